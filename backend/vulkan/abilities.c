@@ -118,6 +118,7 @@ static bool can_export(struct vulkan_device *device)
 									     &info, &found);
 	VkExternalMemoryFeatureFlags has = found.externalMemoryProperties.externalMemoryFeatures;
 
+	device->can.dedicated = has & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
 	return (has & needed) == needed;
 }
 

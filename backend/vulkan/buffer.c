@@ -74,6 +74,15 @@ static VkDeviceAddress buffer_address(struct vulkan_device *device, VkBuffer buf
 	return device->vk.vkGetBufferDeviceAddress(device->handle, &info);
 }
 
+/* NVIDIA's driver gives a dedicated allocation large pages: making 1 GiB takes 1.7 ms instead of
+ * 17, and CUDA maps the memory in a twentieth of the time. Importing is slower if the import is
+ * dedicated too (30 ms instead of 10), which most drivers do not ask for. */
+static bool wants_dedicated(const struct vulkan_device *device, const VkBaseInStructure *source)
+{
+	return device->can.dedicated || !source ||
+	       source->sType != VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR;
+}
+
 VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t bytes,
 			   VkExternalMemoryHandleTypeFlags handle, const void *source,
 			   struct vulkan_buffer *buffer)
@@ -82,7 +91,6 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 	VkMemoryDedicatedAllocateInfo dedicated = {
 	    .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .pNext = source};
 	VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-					   .pNext = &dedicated,
 					   .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
 	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
 				     .pNext = source,
@@ -93,11 +101,12 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 
 	if (result != VK_SUCCESS)
 		return result;
-	/* NVIDIA's driver gives such memory large pages, with which importing and mapping are
-	 * several times as fast. */
 	dedicated.buffer = made.buffer;
-	if (shared)
-		info.pNext = device->can.kernel ? (const void *)&flags : &dedicated;
+	if (shared && wants_dedicated(device, source))
+		info.pNext = &dedicated;
+	flags.pNext = info.pNext;
+	if (shared && device->can.kernel)
+		info.pNext = &flags;
 	result = memory_bind(device, &info, &made);
 	if (result == VK_SUCCESS && shared && device->can.kernel)
 		made.address = buffer_address(device, made.buffer);

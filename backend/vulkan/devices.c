@@ -31,7 +31,7 @@ static const char **extensions_wanted(const struct vulkan_device *device, const 
 
 static VkResult handle_create(struct vulkan_device *device)
 {
-	const float priorities[VULKAN_QUEUES_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
+	const float priorities[VULKAN_QUEUES_MAX] = {1, 1};
 	const char *names[3];
 	VkPhysicalDeviceBufferDeviceAddressFeatures addresses = {
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES,

@@ -10,7 +10,7 @@
 /* As in copy.comp. */
 #define BLOCK_BYTES (16ULL << 10)
 #define ALIGN	    16
-#define GROUPS_MAX  1024
+#define GROUPS_MAX  32768
 /* Blocks are counted in parts of 16 bytes by 32 bits. */
 #define BLOCKS_MAX (1ULL << 21)
 /* Smaller copies end as soon without the kernel. */
