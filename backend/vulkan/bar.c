@@ -154,7 +154,7 @@ static int place_test(struct vulkan_device *device, enum memory_place place)
 	return rc;
 }
 
-void vulkan_bar_test(struct vulkan_device *device)
+void vulkan_bar_open(struct vulkan_device *device)
 {
 	struct vulkan_place *gpu = &device->types.places[PLACE_GPU];
 	struct vulkan_place *host = &device->types.places[PLACE_HOST];
@@ -170,4 +170,7 @@ void vulkan_bar_test(struct vulkan_device *device)
 	}
 	if (host->usable && !host->direct && place_test(device, PLACE_HOST) < 0)
 		host->usable = false;
+	device->base.host_memory = host->usable;
+	device->base.bar_bytes =
+	    gpu->mappable && device->vulkan->bar != BAR_OFF ? device->types.window_bytes : 0;
 }

@@ -90,8 +90,9 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 	bool shared = handle == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
 	VkMemoryDedicatedAllocateInfo dedicated = {
 	    .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, .pNext = source};
-	VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
-					   .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+	VkMemoryAllocateFlagsInfo addressed = {.sType =
+						   VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+					       .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
 	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
 				     .pNext = source,
 				     .allocationSize = bytes,
@@ -104,9 +105,9 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 	dedicated.buffer = made.buffer;
 	if (shared && wants_dedicated(device, source))
 		info.pNext = &dedicated;
-	flags.pNext = info.pNext;
+	addressed.pNext = info.pNext;
 	if (shared && device->can.kernel)
-		info.pNext = &flags;
+		info.pNext = &addressed;
 	result = memory_bind(device, &info, &made);
 	if (result == VK_SUCCESS && shared && device->can.kernel)
 		made.address = buffer_address(device, made.buffer);

@@ -207,11 +207,9 @@ static void device_describe(struct vulkan_device *device)
 	struct device *base = &device->base;
 	const struct vulkan_abilities *can = &device->can;
 
-	base->host_memory = device->types.places[PLACE_HOST].usable;
+	base->total = device->types.total;
 	base->chunk_max = can->bytes_max;
 	snprintf(base->backend->version, sizeof(base->backend->version), "%s", device->driver);
-	if (device->types.places[PLACE_GPU].mappable && device->vulkan->bar != BAR_OFF)
-		base->bar_bytes = device->types.window_bytes;
 	if (can->software)
 		log_warn("gpu%u: %s: the CPU simulates a GPU in system memory", base->index,
 			 base->name);
@@ -227,10 +225,6 @@ static int device_open(struct vulkan_device *device)
 
 	if (rc == 0)
 		rc = vulkan_types_find(device);
-	if (rc == 0) {
-		device->base.total = device->types.total;
-		vulkan_bar_test(device);
-	}
 	if (rc == -ENOTSUP)
 		log_warn("gpu%u (%s) is not used: no memory type of its driver is suitable for "
 			 "files",

@@ -50,6 +50,8 @@ static int vulkan_open(const struct backend_config *config, struct backend **bac
 	int rc = vulkan_instance_open(&vulkan->instance, why, sizeof(why));
 	if (rc == 0)
 		rc = vulkan_devices_open(vulkan, config, why, sizeof(why));
+	for (unsigned i = 0; rc == 0 && i < vulkan->base.n_devices; i++)
+		vulkan_bar_open(vulkan_device(vulkan->base.devices[i]));
 	if (rc < 0) {
 		if (*why)
 			report_unusable(config, why);

@@ -187,9 +187,9 @@ const char *vulkan_bar_name(struct device *device, const char **why);
 int vulkan_bar_map(struct chunk *chunk, void **address);
 void vulkan_bar_unmap(struct chunk *chunk, void *address);
 uint32_t vulkan_bar_cost(struct device *device);
-/* Tests the second import of places that are not mapped directly. A place whose mapping shows other
- * bytes is not mapped, and one of system memory not used at all. */
-void vulkan_bar_test(struct vulkan_device *device);
+/* Tests the second import of places that are not mapped directly, and says what the device has to
+ * map. A place whose mapping shows other bytes is not mapped, and one of system memory not used. */
+void vulkan_bar_open(struct vulkan_device *device);
 
 /* kernel.c: the pipeline, or VK_NULL_HANDLE: copies are the copy engines'. */
 VkPipeline vulkan_kernel_get(struct vulkan_device *device);

@@ -383,7 +383,7 @@ START_TEST(mapped_by_import)
 
 	vulkan_device(device)->types.places[PLACE_GPU].direct = false;
 	vulkan_device(device)->types.places[PLACE_HOST].direct = false;
-	vulkan_bar_test(vulkan_device(device));
+	vulkan_bar_open(vulkan_device(device));
 	unsigned before = 0;
 	for (int place = PLACE_GPU; place <= PLACE_HOST; place++) {
 		struct chunk *chunk;
@@ -447,7 +447,7 @@ START_TEST(mapping_of_other_bytes)
 	device->types.places[PLACE_GPU].direct = device->types.places[PLACE_HOST].direct = false;
 	device->vk.vkMapMemory = map_elsewhere;
 	device->vk.vkUnmapMemory = unmap_nothing;
-	vulkan_bar_test(device);
+	vulkan_bar_open(device);
 	device->vk.vkMapMemory = map;
 	device->vk.vkUnmapMemory = unmap;
 	ck_assert_str_eq(device_bar_name(&device->base, &why), "none");
