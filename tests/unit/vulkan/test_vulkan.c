@@ -80,6 +80,10 @@ START_TEST(full_device)
 	ck_assert_int_eq(chunk_new(device, PLACE_GPU,
 				   before.total / CHUNK_ALIGN * CHUNK_ALIGN + CHUNK_ALIGN, &more),
 			 -ENOSPC);
+	/* Also if the driver would grant more. */
+	device->total = 10 * MIB;
+	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 4 * MIB, &more), -ENOSPC);
+	device->total = before.total;
 	/* The number of allocations is limited as well. */
 	vulkan_device(device)->can.allocations = atomic_load(&vulkan_device(device)->allocations);
 	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 2 * MIB, &more), -ENOSPC);
