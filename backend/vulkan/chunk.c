@@ -113,6 +113,10 @@ int vulkan_memory_import(struct vulkan_chunk *chunk, int fd)
 
 	if (result != VK_SUCCESS && !device->can.software)
 		close(info.fd);
+	/* An import takes no memory. NVIDIA's driver says so of a descriptor that is not its own.
+	 */
+	if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+		result = VK_ERROR_INVALID_EXTERNAL_HANDLE;
 	return vulkan_result(device, result, "import");
 }
 

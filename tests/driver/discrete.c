@@ -180,8 +180,8 @@ static VKAPI_ATTR void VKAPI_CALL requirements(VkDevice device, VkBuffer buffer,
 	out->memoryTypeBits = object_types((uint64_t)buffer);
 }
 
-/* Lavapipe closes the descriptor of an import that fails; NVIDIA's driver leaves the descriptor to
- * the program. */
+/* Lavapipe closes the descriptor of an import that fails. NVIDIA's driver leaves the descriptor to
+ * the program, and says that there is no memory. */
 static int import_descriptor(const VkBaseInStructure *next)
 {
 	for (; next; next = next->pNext)
@@ -209,7 +209,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL memory_new(VkDevice device, const VkMemory
 		dup3(kept, fd, O_CLOEXEC);
 	if (kept >= 0)
 		close(kept);
-	return result;
+	return result != VK_SUCCESS && fd >= 0 ? VK_ERROR_OUT_OF_DEVICE_MEMORY : result;
 }
 
 static VKAPI_ATTR void VKAPI_CALL memory_free(VkDevice device, VkDeviceMemory memory,
