@@ -76,7 +76,7 @@ static VkDeviceAddress buffer_address(struct vulkan_device *device, VkBuffer buf
 
 /* NVIDIA's driver gives a dedicated allocation large pages: making 1 GiB takes 1.7 ms instead of
  * 17, and CUDA maps the memory in a twentieth of the time. Importing is slower if the import is
- * dedicated too (30 ms instead of 10), which most drivers do not ask for. */
+ * dedicated too (31 ms instead of 15), which most drivers do not ask for. */
 static bool wants_dedicated(const struct vulkan_device *device, const VkBaseInStructure *source)
 {
 	return device->can.dedicated || !source ||

@@ -13,8 +13,8 @@
 #define GROUPS_MAX  32768
 /* Blocks are counted in parts of 16 bytes by 32 bits. */
 #define BLOCKS_MAX (1ULL << 21)
-/* Smaller copies end as soon without the kernel. */
-#define BYTES_MIN (4ULL << 20)
+/* Smaller copies end as soon without the kernel (18 us for 1 MiB on an H100). */
+#define BYTES_MIN (1ULL << 20)
 
 struct arguments {
 	VkDeviceAddress from, to;

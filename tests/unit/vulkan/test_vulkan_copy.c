@@ -154,7 +154,7 @@ START_TEST(across_by_kernel)
 		unsigned dispatches;
 	} copies[] = {
 	    {0, 0, 8 * MIB, 1}, {16, 4096, 5 * MIB, 1}, {64, 32, 4 * MIB + 16 * 1024 + 5, 1},
-	    {1, 0, 5 * MIB, 0}, {0, 8, 5 * MIB, 0},	{32, 16, MIB, 0},
+	    {1, 0, 5 * MIB, 0}, {0, 8, 5 * MIB, 0},	{32, 16, MIB - 16, 0},
 	};
 
 	open_plain();
