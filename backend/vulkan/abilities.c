@@ -122,46 +122,68 @@ static bool can_export(struct vulkan_device *device)
 	return (has & needed) == needed;
 }
 
-/* The best family has the highest rank; 0: no copies. A family that computes without graphics can
- * do all: its copies to and from the host are as fast as those of a family that only transfers, and
- * kernels copy inside the device. */
-static unsigned family_rank(VkQueueFlags flags, bool kernel)
-{
-	const VkQueueFlags engines =
-	    VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT;
-	const VkQueueFlags others =
-	    ~(VkQueueFlags)(engines | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT);
+#define ENGINES (VK_QUEUE_TRANSFER_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)
 
-	if (!(flags & engines))
+/* The best family for copies over the link has the highest rank; 0: no copies. A family that only
+ * transfers is the copy engines'. */
+static unsigned link_rank(VkQueueFlags flags)
+{
+	const VkQueueFlags others =
+	    ~(VkQueueFlags)(ENGINES | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT);
+
+	if (!(flags & ENGINES))
 		return 0;
-	if (kernel && (flags & engines & ~VK_QUEUE_TRANSFER_BIT) == VK_QUEUE_COMPUTE_BIT)
-		return 3;
-	return (flags & engines) == VK_QUEUE_TRANSFER_BIT && !(flags & others) ? 2 : 1;
+	if ((flags & ENGINES) == VK_QUEUE_TRANSFER_BIT)
+		return flags & others ? 1 : 3;
+	return flags & VK_QUEUE_GRAPHICS_BIT ? 1 : 2;
+}
+
+/* Of a family for kernels. */
+static unsigned inside_rank(VkQueueFlags flags)
+{
+	if (!(flags & VK_QUEUE_COMPUTE_BIT))
+		return 0;
+	return flags & VK_QUEUE_GRAPHICS_BIT ? 1 : 2;
+}
+
+/* The number of the best family, or -1. */
+static int family_find(const VkQueueFamilyProperties *families, uint32_t n,
+		       unsigned (*rank)(VkQueueFlags flags))
+{
+	unsigned best = 0;
+	int found = -1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		unsigned here = families[i].queueCount ? rank(families[i].queueFlags) : 0;
+
+		if (here <= best)
+			continue;
+		best = here;
+		found = (int)i;
+	}
+	return found;
 }
 
 static bool queues_find(struct vulkan_device *device)
 {
 	VkQueueFamilyProperties families[32];
 	struct vulkan_abilities *can = &device->can;
-	uint32_t n = 32, best = 0;
+	uint32_t n = 32;
 
 	device->vulkan->instance.vkGetPhysicalDeviceQueueFamilyProperties(device->physical, &n,
 									  families);
-	for (uint32_t i = 0; i < n; i++) {
-		unsigned rank = family_rank(families[i].queueFlags, can->kernel);
+	int link = family_find(families, n, link_rank);
+	int inside = can->kernel ? family_find(families, n, inside_rank) : -1;
 
-		if (!families[i].queueCount || rank <= best)
-			continue;
-		best = rank;
-		can->family = i;
-		can->n_queues = families[i].queueCount;
-	}
-	if (best)
-		can->kernel =
-		    can->kernel && families[can->family].queueFlags & VK_QUEUE_COMPUTE_BIT;
+	if (link < 0)
+		return false;
+	can->kernel = inside >= 0;
+	can->link_family = (uint32_t)link;
+	can->inside_family = (uint32_t)(inside >= 0 ? inside : link);
+	can->n_queues = families[link].queueCount;
 	if (can->n_queues > VULKAN_QUEUES_MAX)
 		can->n_queues = VULKAN_QUEUES_MAX;
-	return best > 0;
+	return true;
 }
 
 int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)

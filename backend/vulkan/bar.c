@@ -103,7 +103,7 @@ uint32_t vulkan_bar_cost(struct device *base)
 static int bytes_compare(struct vulkan_stream *stream, struct vulkan_chunk *chunk, char *mapping,
 			 uint64_t offset)
 {
-	struct place at = {chunk->buffer.buffer, offset, 0};
+	struct place at = {chunk->buffer.buffer, offset, 0, false};
 	char wrote[4096], seen[sizeof(wrote)];
 
 	for (unsigned i = 0; i < sizeof(wrote); i++)
@@ -146,7 +146,7 @@ static int place_test(struct vulkan_device *device, enum memory_place place)
 
 	if (rc < 0)
 		return rc;
-	rc = vulkan_stream_open(&stream, device);
+	rc = vulkan_stream_open(&stream, device, STREAM_LINK);
 	if (rc == 0)
 		rc = mapping_test(&stream, chunk);
 	vulkan_stream_close(&stream);

@@ -35,6 +35,7 @@ VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 	    .sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, .handleTypes = handle};
 	bool has_address =
 	    device->can.kernel && handle == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+	const uint32_t families[] = {device->can.link_family, device->can.inside_family};
 	VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
 				   .pNext = handle ? &external : NULL,
 				   .size = bytes,
@@ -42,6 +43,11 @@ VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 					    VK_BUFFER_USAGE_TRANSFER_DST_BIT,
 				   .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
 
+	if (vulkan_has_inside_queue(device)) {
+		info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+		info.queueFamilyIndexCount = 2;
+		info.pQueueFamilyIndices = families;
+	}
 	if (has_address)
 		info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
 	return device->vk.vkCreateBuffer(device->handle, &info, NULL, buffer);

@@ -22,6 +22,9 @@ struct stage_slot {
 struct vulkan_stream {
 	struct vulkan_device *device; /* NULL: not open */
 	struct vulkan_queue *queue;
+	/* The copier's other stream on the device, whose copies come before later copies of this
+	 * one; NULL: none. */
+	struct vulkan_stream *beside;
 	VkCommandPool pool;
 	VkCommandBuffer commands[STREAM_DEPTH]; /* copy N uses the buffer N % STREAM_DEPTH */
 	VkSemaphore timeline;			/* N: copy N is complete, and all before */
@@ -44,6 +47,12 @@ struct vulkan_host_pin {
 	} imports[];
 };
 
+/* Of a copier on a device. */
+struct vulkan_streams {
+	struct vulkan_stream link;   /* copies with the host */
+	struct vulkan_stream inside; /* copies inside the device; not open if the link does both */
+};
+
 struct vulkan_copier {
 	struct copier base; /* first */
 	/* The owner's thread holds the lock in each call; a reset tries. */
@@ -51,7 +60,7 @@ struct vulkan_copier {
 	struct vulkan_copier *prev, *next;
 	int error; /* the first of the batch, for wait */
 	struct vulkan_host_pin *pins;
-	struct vulkan_stream streams[]; /* by slot */
+	struct vulkan_streams streams[]; /* by slot */
 };
 
 static inline struct vulkan_copier *vulkan_copier(struct copier *copier)
@@ -64,16 +73,20 @@ struct place {
 	VkBuffer buffer;
 	uint64_t offset;
 	VkDeviceAddress address; /* of the buffer, for kernels; 0: none */
+	bool mapped;		 /* the CPU reads the buffer's own memory */
 };
 
 /* Whether a copy begins after the copies enqueued before. Unordered copies begin at any time after
  * the last ordered copy. */
 enum copy_order { COPY_ORDERED, COPY_UNORDERED };
 
+enum stream_kind { STREAM_LINK, STREAM_INSIDE };
+
 /* stream.c. The copier's lock is held. Opens a stream that is not open. */
-int vulkan_stream_open(struct vulkan_stream *stream, struct vulkan_device *device);
+int vulkan_stream_open(struct vulkan_stream *stream, struct vulkan_device *device,
+		       enum stream_kind kind);
 int vulkan_stream_use(struct vulkan_copier *copier, struct vulkan_device *device,
-		      struct vulkan_stream **stream);
+		      enum stream_kind kind, struct vulkan_stream **stream);
 int vulkan_stream_copy(struct vulkan_stream *stream, struct place to, struct place from,
 		       uint64_t bytes, enum copy_order order);
 /* Between two places of the device itself, by a kernel if that is faster. */
@@ -83,6 +96,8 @@ int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, str
 int vulkan_stream_zero(struct vulkan_stream *stream, struct place to, uint64_t bytes);
 /* Waits for all copies up to one, and returns at once for one that is known to be complete. */
 int vulkan_stream_wait(struct vulkan_stream *stream, uint64_t value);
+/* Waits for the copies of both streams. */
+int vulkan_streams_wait_for(struct vulkan_streams *streams);
 /* Waits for all copies of the copier, and returns the batch's first error. */
 int vulkan_streams_wait(struct vulkan_copier *copier);
 /* All copies are complete, or the device has failed. */

@@ -27,14 +27,26 @@ int vulkan_copier_new(struct backend *backend, struct copier **copier)
 	return 0;
 }
 
+static bool stream_is_busy(const struct vulkan_stream *stream)
+{
+	return stream->device && stream->enqueued > stream->complete;
+}
+
+static void streams_close(struct vulkan_streams *streams)
+{
+	vulkan_stream_close(&streams->link);
+	vulkan_stream_close(&streams->inside);
+}
+
 void vulkan_copier_leave(struct vulkan_copier *copier, struct vulkan_device *device)
 {
-	struct vulkan_stream *stream = &copier->streams[device->base.slot];
+	struct vulkan_streams *streams = &copier->streams[device->base.slot];
 
-	if (stream->device && stream->enqueued > stream->complete && copier->error == 0)
+	if ((stream_is_busy(&streams->link) || stream_is_busy(&streams->inside)) &&
+	    copier->error == 0)
 		copier->error = -EIO;
 	vulkan_pins_leave(copier, device);
-	vulkan_stream_close(stream);
+	streams_close(streams);
 }
 
 void vulkan_copier_free(struct copier *base)
@@ -49,7 +61,7 @@ void vulkan_copier_free(struct copier *base)
 	DL_DELETE(vulkan->copiers, copier);
 	vulkan_pins_close(copier);
 	for (unsigned i = 0; i < base->backend->n_devices; i++)
-		vulkan_stream_close(&copier->streams[i]);
+		streams_close(&copier->streams[i]);
 	pthread_mutex_unlock(&vulkan->lock);
 	pthread_mutex_destroy(&copier->lock);
 	free(copier);
@@ -65,15 +77,19 @@ int vulkan_wait(struct copier *base)
 
 /* copier->lock is held: the chunk keeps its buffer meanwhile (reset.c). */
 static int chunk_place(struct vulkan_copier *copier, struct chunk *chunk, uint64_t offset,
-		       struct vulkan_stream **stream, struct place *place)
+		       enum stream_kind kind, struct vulkan_stream **stream, struct place *place)
 {
-	int rc = vulkan_stream_use(copier, vulkan_device(chunk->device), stream);
+	struct vulkan_device *device = vulkan_device(chunk->device);
+	int rc = vulkan_stream_use(copier, device, kind, stream);
 
 	if (rc < 0)
 		return rc;
 	const struct vulkan_buffer *buffer = &vulkan_chunk(chunk)->buffer;
 
-	*place = (struct place){buffer->buffer, offset, buffer->address};
+	*place = (struct place){.buffer = buffer->buffer,
+				.offset = offset,
+				.address = chunk->place == PLACE_GPU ? buffer->address : 0,
+				.mapped = device->types.places[chunk->place].direct};
 	return atomic_load_explicit(&chunk->lost, memory_order_relaxed) ? -EIO : 0;
 }
 
@@ -85,7 +101,7 @@ int vulkan_dma_in(struct copier *base, struct chunk *chunk, uint64_t offset, con
 	struct place to, pinned;
 
 	scoped_lock(&copier->lock);
-	int rc = chunk_place(copier, chunk, offset, &stream, &to);
+	int rc = chunk_place(copier, chunk, offset, STREAM_LINK, &stream, &to);
 	if (rc < 0)
 		return rc;
 	if (!vulkan_pinned(copier, stream->device, from, bytes, &pinned))
@@ -101,7 +117,7 @@ int vulkan_dma_out(struct copier *base, void *to, struct chunk *chunk, uint64_t 
 	struct place from, pinned;
 
 	scoped_lock(&copier->lock);
-	int rc = chunk_place(copier, chunk, offset, &stream, &from);
+	int rc = chunk_place(copier, chunk, offset, STREAM_LINK, &stream, &from);
 	if (rc < 0)
 		return rc;
 	if (!vulkan_pinned(copier, stream->device, to, bytes, &pinned))
@@ -113,13 +129,16 @@ int vulkan_dma_across(struct copier *base, struct chunk *to_chunk, uint64_t to_o
 		      struct chunk *from_chunk, uint64_t from_offset, uint64_t bytes)
 {
 	struct vulkan_copier *copier = vulkan_copier(base);
+	bool inside = to_chunk->device == from_chunk->device && to_chunk->place == PLACE_GPU &&
+		      from_chunk->place == PLACE_GPU;
+	enum stream_kind kind = inside ? STREAM_INSIDE : STREAM_LINK;
 	struct vulkan_stream *to_stream, *from_stream;
 	struct place to, from;
 
 	scoped_lock(&copier->lock);
-	int rc = chunk_place(copier, to_chunk, to_offset, &to_stream, &to);
+	int rc = chunk_place(copier, to_chunk, to_offset, kind, &to_stream, &to);
 	if (rc == 0)
-		rc = chunk_place(copier, from_chunk, from_offset, &from_stream, &from);
+		rc = chunk_place(copier, from_chunk, from_offset, kind, &from_stream, &from);
 	if (rc < 0)
 		return rc;
 	if (to_stream == from_stream)
@@ -136,7 +155,7 @@ int vulkan_dma_zero(struct copier *base, struct chunk *chunk, uint64_t offset, u
 	struct place to;
 
 	scoped_lock(&copier->lock);
-	int rc = chunk_place(copier, chunk, offset, &stream, &to);
+	int rc = chunk_place(copier, chunk, offset, STREAM_INSIDE, &stream, &to);
 	if (rc < 0)
 		return rc;
 	before = before < bytes ? before : bytes;

@@ -40,19 +40,30 @@ static VkResult handle_create(struct vulkan_device *device)
 	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
 	    .pNext = &addresses,
 	    .timelineSemaphore = VK_TRUE};
-	VkDeviceQueueCreateInfo queues = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-					  .queueFamilyIndex = device->can.family,
-					  .queueCount = device->can.n_queues,
-					  .pQueuePriorities = priorities};
+	VkDeviceQueueCreateInfo queues[] = {{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+					     .queueFamilyIndex = device->can.link_family,
+					     .queueCount = device->can.n_queues,
+					     .pQueuePriorities = priorities},
+					    {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+					     .queueFamilyIndex = device->can.inside_family,
+					     .queueCount = 1,
+					     .pQueuePriorities = priorities}};
 	VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
 				   .pNext = &timeline,
-				   .queueCreateInfoCount = 1,
-				   .pQueueCreateInfos = &queues};
+				   .queueCreateInfoCount = vulkan_has_inside_queue(device) ? 2 : 1,
+				   .pQueueCreateInfos = queues};
 
 	info.ppEnabledExtensionNames =
 	    extensions_wanted(device, names, &info.enabledExtensionCount);
 	return device->vulkan->instance.vkCreateDevice(device->physical, &info, NULL,
 						       &device->handle);
+}
+
+static void queue_get(struct vulkan_device *device, uint32_t family, uint32_t number,
+		      struct vulkan_queue *queue)
+{
+	queue->family = family;
+	device->vk.vkGetDeviceQueue(device->handle, family, number, &queue->handle);
 }
 
 int vulkan_device_create(struct vulkan_device *device)
@@ -73,8 +84,9 @@ int vulkan_device_create(struct vulkan_device *device)
 		return -ENOTSUP;
 	}
 	for (unsigned i = 0; i < device->can.n_queues; i++)
-		device->vk.vkGetDeviceQueue(device->handle, device->can.family, i,
-					    &device->queues[i].handle);
+		queue_get(device, device->can.link_family, i, &device->queues[i]);
+	if (vulkan_has_inside_queue(device))
+		queue_get(device, device->can.inside_family, 0, &device->inside);
 	return 0;
 }
 
@@ -93,6 +105,7 @@ void vulkan_device_close(struct vulkan_device *device)
 	vulkan_device_destroy(device);
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_destroy(&device->queues[i].lock);
+	pthread_mutex_destroy(&device->inside.lock);
 	pthread_mutex_destroy(&device->kernel.lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
@@ -109,6 +122,7 @@ static struct vulkan_device *device_new(struct vulkan *vulkan, VkPhysicalDevice 
 	device->base.backend = &vulkan->base;
 	for (unsigned i = 0; i < VULKAN_QUEUES_MAX; i++)
 		pthread_mutex_init(&device->queues[i].lock, NULL);
+	pthread_mutex_init(&device->inside.lock, NULL);
 	pthread_mutex_init(&device->kernel.lock, NULL);
 	pthread_mutex_init(&device->lock, NULL);
 	return device;

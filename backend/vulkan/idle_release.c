@@ -27,12 +27,9 @@ void vulkan_device_unhold(struct vulkan_device *device)
 /* The copier's own thread sleeps in the kernel while there are no requests, or is in a call. */
 static int copier_leave(struct vulkan_copier *copier, struct vulkan_device *device)
 {
-	struct vulkan_stream *stream = &copier->streams[device->base.slot];
-
 	if (pthread_mutex_trylock(&copier->lock))
 		return -EBUSY;
-	if (stream->device)
-		vulkan_stream_wait(stream, stream->enqueued);
+	vulkan_streams_wait_for(&copier->streams[device->base.slot]);
 	vulkan_copier_leave(copier, device);
 	pthread_mutex_unlock(&copier->lock);
 	return 0;

@@ -88,7 +88,7 @@ bool vulkan_pinned(struct vulkan_copier *copier, struct vulkan_device *device, c
 	if (!pin->imports[slot].buffer.memory)
 		return false;
 	*place = (struct place){pin->imports[slot].buffer.buffer,
-				pin->imports[slot].offset + (uint64_t)(at - pin->base), 0};
+				pin->imports[slot].offset + (uint64_t)(at - pin->base), 0, true};
 	return true;
 }
 

@@ -28,6 +28,7 @@ struct vulkan {
 struct vulkan_queue {
 	pthread_mutex_t lock; /* held to submit; leaf */
 	VkQueue handle;
+	uint32_t family;
 };
 
 /* A kernel that copies inside the device: where that is what copies fastest, the copy engines have
@@ -49,8 +50,10 @@ struct vulkan_abilities {
 	uint64_t pin_align;   /* of host memory that can be imported */
 	uint64_t bytes_max;   /* of an allocation */
 	uint32_t allocations; /* at most, at the same time */
-	uint32_t family;      /* of the queues */
-	uint32_t n_queues;
+	/* The families of queues for copies over the link and for copies inside the device. Equal,
+	 * if the driver has no better queue for one of them. */
+	uint32_t link_family, inside_family;
+	uint32_t n_queues; /* of the link */
 };
 
 /* How chunks of a place are allocated, and how the CPU maps them. */
@@ -86,7 +89,8 @@ struct vulkan_device {
 	 * was needed yet, or the device was idle. */
 	VkDevice handle;
 	struct vulkan_calls vk;
-	struct vulkan_queue queues[VULKAN_QUEUES_MAX];
+	struct vulkan_queue queues[VULKAN_QUEUES_MAX]; /* of the link */
+	struct vulkan_queue inside;		       /* if its family is another */
 	struct vulkan_kernel kernel;
 	atomic_uint next_queue;
 	_Atomic uint64_t used;	 /* bytes of this process in chunks of PLACE_GPU */
@@ -107,6 +111,11 @@ struct vulkan_chunk {
 	int fd;
 	VkDeviceMemory window; /* the import that is mapped; VK_NULL_HANDLE: the chunk itself is */
 };
+
+static inline bool vulkan_has_inside_queue(const struct vulkan_device *device)
+{
+	return device->can.inside_family != device->can.link_family;
+}
 
 static inline struct vulkan_device *vulkan_device(struct device *device)
 {

@@ -63,7 +63,8 @@ static int chunk_read(struct vulkan_stream *stream, struct vulkan_chunk *chunk,
 		      struct vulkan_chunk *scratch)
 {
 	uint64_t step = scratch->base.bytes, bytes = chunk->base.bytes;
-	struct place to = {scratch->buffer.buffer, 0, 0}, from = {chunk->buffer.buffer, 0, 0};
+	struct place to = {scratch->buffer.buffer, 0, 0, false},
+		     from = {chunk->buffer.buffer, 0, 0, false};
 	int rc = 0;
 
 	for (; rc == 0 && from.offset < bytes; from.offset += step) {
@@ -109,7 +110,7 @@ static int scratch_new(struct vulkan_device *device, struct vulkan_stream *strea
 		rc = vulkan_chunk_new(&device->base, PLACE_HOST, CHUNK_ALIGN, scratch);
 	if (rc < 0)
 		return rc;
-	struct place to = {vulkan_chunk(*scratch)->buffer.buffer, 0, 0};
+	struct place to = {vulkan_chunk(*scratch)->buffer.buffer, 0, 0, false};
 
 	rc = vulkan_stream_zero(stream, to, (*scratch)->bytes);
 	if (rc == 0)
@@ -131,7 +132,7 @@ static int device_restore(struct vulkan_device *device, struct vulkan_chunk **lo
 	rc = vulkan_device_create(device);
 	if (rc < 0)
 		return rc;
-	rc = vulkan_stream_open(&stream, device);
+	rc = vulkan_stream_open(&stream, device, STREAM_LINK);
 	if (rc == 0)
 		rc = scratch_new(device, &stream, &scratch);
 	if (rc == 0) {

@@ -45,7 +45,7 @@ static int slot_next(struct vulkan_stream *stream, struct stage_slot **slot)
 
 static struct place slot_place(const struct stage_slot *slot)
 {
-	return (struct place){slot->buffer.buffer, 0, 0};
+	return (struct place){slot->buffer.buffer, 0, 0, true};
 }
 
 /* To or from the slot. */

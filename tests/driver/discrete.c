@@ -27,6 +27,18 @@ enum { SYSTEM_HIDDEN, GPU_HIDDEN, SYSTEM_UNCACHED, SYSTEM_CACHED, GPU_MAPPED, TY
 #define EXPORTABLE ((1U << GPU_MAPPED) - 1)
 #define HIDDEN	   (1U << SYSTEM_HIDDEN | 1U << GPU_HIDDEN)
 
+/* The families of queues, which all are lavapipe's only queue. */
+enum { FAMILY_ALL, FAMILY_COPIES, FAMILY_COMPUTE, FAMILIES };
+#define QUEUES 2
+
+/* A queue as the program knows it. */
+struct queue {
+	uintptr_t dispatch; /* first; the loader's */
+	VkQueue handle;	    /* lavapipe's only queue */
+	struct queue *next;
+};
+#define LOADER_MAGIC 0x01CDC0DEUL
+
 /* What must be known of a buffer or of memory. */
 struct object {
 	struct object *next;
@@ -35,14 +47,21 @@ struct object {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER; /* held to submit */
 static struct object *objects;
+static struct queue *queues; /* under queue_lock; all that were made */
 
 static PFN_vkGetInstanceProcAddr lavapipe;
 static PFN_vkGetPhysicalDeviceProperties2 get_properties;
 static PFN_vkGetPhysicalDeviceMemoryProperties2 get_memory;
 static PFN_vkGetPhysicalDeviceMemoryProperties get_memory_1;
 static PFN_vkGetMemoryHostPointerPropertiesEXT get_host_types;
+static PFN_vkGetPhysicalDeviceQueueFamilyProperties get_families;
+static PFN_vkCreateDevice create_device;
 static PFN_vkGetDeviceProcAddr get_device;
+static PFN_vkGetDeviceQueue get_queue;
+static PFN_vkCreateCommandPool create_pool;
+static PFN_vkQueueSubmit submit;
 static PFN_vkCreateBuffer create_buffer;
 static PFN_vkDestroyBuffer destroy_buffer;
 static PFN_vkGetBufferMemoryRequirements get_requirements;
@@ -147,6 +166,77 @@ static VKAPI_ATTR VkResult VKAPI_CALL host_types(VkDevice device,
 	VkResult result = get_host_types(device, handle, host, out);
 
 	out->memoryTypeBits = 1U << SYSTEM_UNCACHED | 1U << SYSTEM_CACHED;
+	return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice physical, uint32_t *n,
+					   VkQueueFamilyProperties *out)
+{
+	static const VkQueueFlags flags[FAMILIES] = {
+	    [FAMILY_ALL] = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT | VK_QUEUE_TRANSFER_BIT,
+	    [FAMILY_COPIES] = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT,
+	    [FAMILY_COMPUTE] = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_TRANSFER_BIT,
+	};
+	VkQueueFamilyProperties only;
+	uint32_t one = 1;
+
+	get_families(physical, &one, &only);
+	for (uint32_t i = 0; out && i < FAMILIES && i < *n; i++) {
+		out[i] = only;
+		out[i].queueFlags = flags[i];
+		out[i].queueCount = QUEUES;
+	}
+	*n = FAMILIES;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL device_new(VkPhysicalDevice physical,
+						 const VkDeviceCreateInfo *info,
+						 const VkAllocationCallbacks *callbacks,
+						 VkDevice *device)
+{
+	VkDeviceQueueCreateInfo queue = info->pQueueCreateInfos[0];
+	VkDeviceCreateInfo asked = *info;
+
+	queue.queueFamilyIndex = 0;
+	queue.queueCount = 1;
+	asked.queueCreateInfoCount = 1;
+	asked.pQueueCreateInfos = &queue;
+	return create_device(physical, &asked, callbacks, device);
+}
+
+static VKAPI_ATTR void VKAPI_CALL queue_get(VkDevice device, uint32_t family, uint32_t number,
+					    VkQueue *queue)
+{
+	struct queue *made = calloc(1, sizeof(*made));
+
+	if (family >= FAMILIES || number >= QUEUES || !made)
+		refuse("a queue that does not exist");
+	get_queue(device, 0, 0, &made->handle);
+	made->dispatch = LOADER_MAGIC;
+	pthread_mutex_lock(&queue_lock);
+	made->next = queues;
+	queues = made;
+	pthread_mutex_unlock(&queue_lock);
+	*queue = (VkQueue)made;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL pool_new(VkDevice device, const VkCommandPoolCreateInfo *info,
+					       const VkAllocationCallbacks *callbacks,
+					       VkCommandPool *pool)
+{
+	VkCommandPoolCreateInfo asked = *info;
+
+	asked.queueFamilyIndex = 0;
+	return create_pool(device, &asked, callbacks, pool);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n,
+						   const VkSubmitInfo *infos, VkFence fence)
+{
+	pthread_mutex_lock(&queue_lock);
+	VkResult result = submit(((struct queue *)queue)->handle, n, infos, fence);
+
+	pthread_mutex_unlock(&queue_lock);
 	return result;
 }
 
@@ -264,6 +354,9 @@ static PFN_vkVoidFunction row_find(const struct row *rows, size_t n, const char 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name)
 {
 	static const struct row rows[] = {
+	    ROW("vkGetDeviceQueue", queue_get, get_queue),
+	    ROW("vkCreateCommandPool", pool_new, create_pool),
+	    ROW("vkQueueSubmit", queue_submit, submit),
 	    ROW("vkCreateBuffer", buffer_new, create_buffer),
 	    ROW("vkDestroyBuffer", buffer_free, destroy_buffer),
 	    ROW("vkGetBufferMemoryRequirements", requirements, get_requirements),
@@ -301,6 +394,8 @@ STANDIN_API VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(V
 	    ROW("vkGetPhysicalDeviceProperties2", properties, get_properties),
 	    ROW("vkGetPhysicalDeviceMemoryProperties", memory_properties, get_memory_1),
 	    ROW("vkGetPhysicalDeviceMemoryProperties2", memory_properties2, get_memory),
+	    ROW("vkGetPhysicalDeviceQueueFamilyProperties", families, get_families),
+	    ROW("vkCreateDevice", device_new, create_device),
 	    ROW("vkGetDeviceProcAddr", device_function, get_device),
 	};
 

@@ -233,10 +233,12 @@ START_TEST(across_devices)
 
 	put(from, 1, pattern, LONG_BYTES);
 	ck_assert_int_eq(copier_open(backend, &other), 0);
-	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(copier), device, &to_stream), 0);
-	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(other), device, &from_stream), 0);
-	struct place source = {vulkan_chunk(from)->buffer.buffer, 1, 0};
-	struct place target = {vulkan_chunk(to)->buffer.buffer, 10, 0};
+	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(copier), device, STREAM_LINK, &to_stream),
+			 0);
+	ck_assert_int_eq(vulkan_stream_use(vulkan_copier(other), device, STREAM_LINK, &from_stream),
+			 0);
+	struct place source = {vulkan_chunk(from)->buffer.buffer, 1, 0, true};
+	struct place target = {vulkan_chunk(to)->buffer.buffer, 10, 0, true};
 
 	ck_assert_int_eq(vulkan_stage_across(to_stream, target, from_stream, source, LONG_BYTES),
 			 0);
@@ -271,6 +273,49 @@ START_TEST(ordered)
 	ck_assert_mem_eq(memory, last, sizeof(last));
 	copier_unpin(copier, memory);
 	munmap(memory, MIB);
+	chunk_free(chunk);
+	close_all();
+}
+END_TEST
+
+static unsigned waits;
+static PFN_vkQueueSubmit submit_queue;
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit_count(VkQueue queue, uint32_t n,
+						   const VkSubmitInfo *infos, VkFence fence)
+{
+	for (uint32_t i = 0; i < n; i++)
+		waits += infos[i].waitSemaphoreCount;
+	return submit_queue(queue, n, infos, fence);
+}
+
+/* Copies inside the device may be on another queue: they wait for the copies with the host before
+ * them, and the reverse, but not for copies that are complete. */
+START_TEST(ordered_across_queues)
+{
+	open_plain();
+	struct vulkan_device *device = vulkan_device(backend->devices[0]);
+	struct chunk *chunk = new_chunk(CHUNK);
+	struct span span = whole(chunk);
+	char *memory = memory_map(2 * MIB);
+	unsigned each = vulkan_has_inside_queue(device) ? 1 : 0;
+
+	waits = 0;
+	submit_queue = device->vk.vkQueueSubmit;
+	device->vk.vkQueueSubmit = submit_count;
+	ck_assert_int_eq(copier_pin(copier, memory, 2 * MIB), 0);
+	for (unsigned i = 1; i <= 3; i++) {
+		memset(memory, (int)i, MIB);
+		ck_assert_int_eq(copy_in(copier, &span, 0, memory, MIB, COPY_DMA), 0);
+		ck_assert_uint_eq(waits, 2 * (i - 1) * each);
+		ck_assert_int_eq(copy_across(copier, &span, 4 * MIB, &span, 0, MIB), 0);
+		ck_assert_int_eq(copy_out(copier, memory + MIB, &span, 4 * MIB, MIB, COPY_DMA), 0);
+		ck_assert_uint_eq(waits, 2 * i * each);
+		ck_assert_int_eq(copier_wait(copier), 0);
+		ck_assert_mem_eq(memory, memory + MIB, MIB);
+	}
+	copier_unpin(copier, memory);
+	munmap(memory, 2 * MIB);
 	chunk_free(chunk);
 	close_all();
 }
@@ -523,6 +568,7 @@ static void tests(TCase *tcase)
 	tcase_add_test(tcase, across_without_a_pipeline);
 	tcase_add_test(tcase, across_devices);
 	tcase_add_test(tcase, ordered);
+	tcase_add_test(tcase, ordered_across_queues);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, idle);
 	tcase_add_test(tcase, idle_beside_threads);
