@@ -92,10 +92,12 @@ static uint64_t time_copy(struct measurement *m, enum direction direction, enum 
 	return took[n / 2];
 }
 
-/* The largest size at which BAR is not slower; 0: always slower. */
+/* The largest size at which BAR is not slower; 0: always slower. If the time is up before DMA was
+ * faster, because the device is busy, the default remains unless BAR is known to be good for more.
+ */
 static uint64_t crossover_find(struct measurement *m, enum direction direction)
 {
-	uint64_t best = 0;
+	uint64_t best = 0, usual = direction == WRITING ? DEFAULT_WRITE : DEFAULT_READ;
 
 	copy_once(m, direction, COPY_DMA, SMALLEST); /* makes registrations and contexts */
 	copy_once(m, direction, COPY_BAR, SMALLEST);
@@ -105,9 +107,11 @@ static uint64_t crossover_find(struct measurement *m, enum direction direction)
 		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
 		uint64_t dma = time_copy(m, direction, COPY_DMA, bytes);
 
-		if (m->error || bar > dma || clock_ns() >= m->deadline)
+		if (m->error || bar > dma)
 			break;
 		best = bytes;
+		if (clock_ns() >= m->deadline)
+			return best > usual ? best : usual;
 	}
 	return best;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "backend/bar_cache.h"
+#include "backend/providers.h"
 #include "tests/unit/unit.h"
 
 #define MIB	   (1ULL << 20)
@@ -300,6 +301,29 @@ START_TEST(measuring)
 }
 END_TEST
 
+static int slow_out(struct copier *copier, void *to, struct chunk *from, uint64_t offset,
+		    size_t bytes)
+{
+	usleep(30000);
+	return backend_host_ops.dma_out(copier, to, from, offset, bytes);
+}
+
+/* A busy GPU, whose copies last longer than the measurement may: BAR is not the slower way. */
+START_TEST(measuring_a_busy_device)
+{
+	struct fixture f = open_fixture(BAR_AUTO);
+	static struct backend_ops slow;
+
+	slow = *f.backend->ops;
+	slow.dma_out = slow_out;
+	f.backend->ops = &slow;
+	ck_assert_int_eq(copy_measure(f.copier, f.backend->devices[0]), 0);
+	ck_assert_uint_ge(copy_crossovers(f.backend->devices[0]).read, 4096);
+	f.backend->ops = &backend_host_ops;
+	close_fixture(&f);
+}
+END_TEST
+
 START_TEST(measuring_a_full_device)
 {
 	struct fixture f = open_fixture(BAR_AUTO);
@@ -384,6 +408,7 @@ int main(void)
 	tcase_add_test(tcase, failed_device_is_eio);
 	tcase_add_test(tcase, lost_chunk_is_eio);
 	tcase_add_loop_test(tcase, measuring, 0, 2);
+	tcase_add_test(tcase, measuring_a_busy_device);
 	tcase_add_test(tcase, measuring_a_full_device);
 	tcase_add_test(tcase, threads);
 	return unit_main(suite);
