@@ -246,26 +246,39 @@ static int device_open(struct vulkan_device *device)
 	return rc;
 }
 
+/* A device that is not used because no memory type is suitable is an error only if gpus= names it.
+ */
+static int device_take(struct vulkan *vulkan, struct vulkan_device *device, const char *gpus)
+{
+	int rc = device_open(device);
+
+	if (rc < 0) {
+		vulkan_device_close(device);
+		return rc == -ENOTSUP && !gpus ? 0 : rc;
+	}
+	device_describe(device);
+	device->base.slot = vulkan->base.n_devices;
+	vulkan->base.devices[vulkan->base.n_devices++] = &device->base;
+	return 0;
+}
+
 static int devices_select(struct vulkan *vulkan, const char *gpus, struct found *found)
 {
-	unsigned indices[BACKEND_DEVICES_MAX], selected;
-	int rc = backend_parse_gpus(gpus, found->n, indices, &selected);
+	struct device *devices[BACKEND_DEVICES_MAX];
+	uint64_t selected = 0;
 
-	for (unsigned i = 0; rc == 0 && i < selected; i++) {
-		struct vulkan_device *device = found->devices[indices[i]];
+	for (unsigned i = 0; i < found->n; i++) {
+		devices[i] = &found->devices[i]->base;
+		devices[i]->index = i;
+		snprintf(devices[i]->label, sizeof(devices[i]->label), "gpu%u", i);
+	}
+	int rc = backend_select_gpus(gpus, devices, found->n, &selected);
 
-		device->base.index = indices[i];
-		rc = device_open(device);
-		if (rc == -ENOTSUP && !gpus) {
-			rc = 0;
+	for (unsigned i = 0; rc == 0 && i < found->n; i++) {
+		if (!(selected >> i & 1))
 			continue;
-		}
-		if (rc < 0)
-			break;
-		found->devices[indices[i]] = NULL;
-		device_describe(device);
-		device->base.slot = vulkan->base.n_devices;
-		vulkan->base.devices[vulkan->base.n_devices++] = &device->base;
+		rc = device_take(vulkan, found->devices[i], gpus);
+		found->devices[i] = NULL;
 	}
 	return rc == 0 && !vulkan->base.n_devices ? -ENOTSUP : rc;
 }

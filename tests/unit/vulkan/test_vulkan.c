@@ -35,6 +35,24 @@ START_TEST(device)
 }
 END_TEST
 
+/* By its number, name or UUID. */
+START_TEST(chosen_gpu)
+{
+	struct backend_config config = vulkan_config(BAR_AUTO);
+	char uuid[sizeof(((struct device *)0)->uuid)];
+	const char *const names[] = {"0", "gpu0", uuid};
+
+	open_plain();
+	strcpy(uuid, backend->devices[0]->uuid);
+	close_all();
+	config.gpus = names[_i];
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_uint_eq(backend->n_devices, 1);
+	ck_assert_uint_eq(backend->devices[0]->index, 0);
+	backend_close(backend);
+}
+END_TEST
+
 START_TEST(missing_gpu)
 {
 	struct backend_config config = vulkan_config(BAR_AUTO);
@@ -464,6 +482,7 @@ END_TEST
 static void tests(TCase *tcase)
 {
 	tcase_add_test(tcase, device);
+	tcase_add_loop_test(tcase, chosen_gpu, 0, 3);
 	tcase_add_test(tcase, missing_gpu);
 	tcase_add_test(tcase, no_driver);
 	tcase_add_test(tcase, full_device);
