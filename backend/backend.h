@@ -222,14 +222,10 @@ static inline enum chunk_handle backend_handle(const struct backend *backend)
 	return backend->ops->handle;
 }
 
-/* For providers: the GPUs of 0..available-1 that list ("0", "0,2", "0-3"; NULL: all) selects,
- * ascending, into indices[BACKEND_DEVICES_MAX]. -EINVAL (malformed, or a GPU named twice) and
- * -ENODEV (no such GPU), each with a line in the log. */
-int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n);
-
-/* The same for n devices, which may be known by other names: a bit in selected for each device that
- * list names by nvidia-smi's number, by its label or UUID. The number and the name of a GPU mean
- * all of its MIG instances. */
+/* For providers: a bit in selected for each of n devices that list ("0", "0,2", "0-3", "gpu0.mig1";
+ * NULL: all) names by nvidia-smi's number, by its label or UUID. The number and the name of a GPU
+ * mean all of its MIG instances. -EINVAL (malformed, or a GPU named twice) and -ENODEV (no such
+ * GPU), each with a line in the log. */
 int backend_select_gpus(const char *list, struct device *const *devices, unsigned n,
 			uint64_t *selected);
 

@@ -13,30 +13,11 @@
 #include "common/log.h"
 #include "common/number.h"
 
-/* The GPUs that exist, for an error message: "0", "0-3" or "none". */
-static void available_describe(unsigned available, char *text, size_t bytes)
-{
-	if (available > 1)
-		snprintf(text, bytes, "%u: 0-%u", available, available - 1);
-	else
-		snprintf(text, bytes, "%s", available ? "1: 0" : "none");
-}
-
 static int log_bad_list(const char *list)
 {
 	log_error("gpus=%s: not a list of GPUs; write one such as 0, 0,2 or 0-3, each GPU once",
 		  list);
 	return -EINVAL;
-}
-
-static int log_bad_index(const char *list, uint64_t index, unsigned available)
-{
-	char text[32];
-
-	available_describe(available, text, sizeof(text));
-	log_error("gpus=%s: there is no GPU %llu here (this machine has %s)", list,
-		  (unsigned long long)index, text);
-	return -ENODEV;
 }
 
 /* The numbers of an item, "N" or "N-M". */
@@ -51,60 +32,6 @@ static int item_numbers(char *item, const char *list, uint64_t *first, uint64_t 
 	*last = *first;
 	if (dash && parse_u64(dash + 1, *first, UINT32_MAX, last) < 0)
 		return log_bad_list(list);
-	return 0;
-}
-
-/* Adds an item of the list to the set of selected GPUs. */
-static int list_item_parse(char *item, const char *list, unsigned available, uint64_t *selected)
-{
-	uint64_t first, last;
-	int rc = item_numbers(item, list, &first, &last);
-
-	if (rc < 0)
-		return rc;
-	if (last >= available)
-		return log_bad_index(list, first < available ? available : first, available);
-
-	for (uint64_t i = first; i <= last; i++) {
-		if (*selected & 1ULL << i)
-			return log_bad_list(list);
-		*selected |= 1ULL << i;
-	}
-	return 0;
-}
-
-static int list_parse(const char *list, unsigned available, uint64_t *selected)
-{
-	AUTO_FREE char *copy = strdup(list);
-	char *rest = copy, *item;
-
-	if (!copy)
-		return -ENOMEM;
-	while ((item = strsep(&rest, ","))) {
-		int rc = list_item_parse(item, list, available, selected);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
-int backend_parse_gpus(const char *list, unsigned available, unsigned *indices, unsigned *n)
-{
-	uint64_t selected = 0;
-	unsigned found = 0;
-
-	static_assert(BACKEND_DEVICES_MAX <= 64, "the set of selected GPUs is one word");
-	if (available > BACKEND_DEVICES_MAX)
-		available = BACKEND_DEVICES_MAX;
-	if (list) {
-		int rc = list_parse(list, available, &selected);
-		if (rc < 0)
-			return rc;
-	}
-	for (unsigned i = 0; i < available; i++)
-		if (!list || selected & 1ULL << i)
-			indices[found++] = i;
-	*n = found;
 	return 0;
 }
 
@@ -172,6 +99,7 @@ int backend_select_gpus(const char *list, struct device *const *devices, unsigne
 	uint64_t all = 0;
 	int rc = 0;
 
+	static_assert(BACKEND_DEVICES_MAX <= 64, "the set of selected GPUs is one word");
 	if (!copy)
 		return -ENOMEM;
 	while (rc == 0 && (item = strsep(&rest, ",")))
