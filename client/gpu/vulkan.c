@@ -8,20 +8,22 @@
 #include "client/core/error.h"
 #include "client/gpu/cuda_ops.h"
 
-/* Drivers that import Vulkan's memory; NVIDIA's driver imports it as CUDA's own. */
-static const struct client_gpu_ops *const drivers[] = {&client_gpu_hip, &client_gpu_levelzero,
-						       &client_gpu_cuda};
+/* Drivers that import Vulkan's memory. NVIDIA's driver imports it as CUDA's own, and is asked
+ * first: a look for a library that is not there takes longer than the rest of a mapping. */
+static const struct client_gpu_ops *const drivers[] = {&client_gpu_cuda, &client_gpu_hip,
+						       &client_gpu_levelzero};
 #define DRIVERS (sizeof(drivers) / sizeof(drivers[0]))
 
-/* Maps by the first driver with the file's GPU. -ENXIO: a driver is here, but not with this GPU. */
+/* Maps by the first driver with the file's GPU among those that the program has loaded, or has not.
+ * -ENODEV: there is no such driver. -ENXIO: there is one, but not with this GPU. */
 static int drivers_map(struct client_device_map *map, const struct client_layout *layout,
-		       bool in_use)
+		       bool loaded)
 {
 	char why[200] = "";
 	int rc = -ENODEV;
 
 	for (unsigned i = 0; i < DRIVERS && (rc == -ENODEV || rc == -ENXIO); i++) {
-		if (drivers[i]->has_context() != in_use)
+		if (drivers[i]->has_context() != loaded)
 			continue;
 		rc = drivers[i]->device_map(map, layout);
 		if (rc == -ENXIO)
@@ -34,14 +36,12 @@ static int drivers_map(struct client_device_map *map, const struct client_layout
  * use of the address. */
 static int vulkan_device_map(struct client_device_map *map, const struct client_layout *layout)
 {
-	bool in_use = false;
-
 	if (map->vendor)
 		return map->vendor->device_map(map, layout);
-	for (unsigned i = 0; i < DRIVERS; i++)
-		in_use |= drivers[i]->has_context();
-	int rc = drivers_map(map, layout, in_use);
-	if (rc == -ENODEV && !in_use)
+	int rc = drivers_map(map, layout, true);
+	if (rc == -ENODEV)
+		rc = drivers_map(map, layout, false);
+	if (rc == -ENODEV)
 		return client_fail(ENODEV, "no device address of a file of backend=vulkan without "
 					   "CUDA, HIP or Level Zero: map the file for the CPU, or "
 					   "import its pieces (gpumem_export)");
