@@ -56,7 +56,11 @@ int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t siz
 
 	if (result != VK_SUCCESS) {
 		instance->handle = VK_NULL_HANDLE;
-		snprintf(why, size, "vkCreateInstance: %s", vulkan_error_name(result, name));
+		if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+			snprintf(why, size, "libvulkan.so.1 finds no driver");
+		else
+			snprintf(why, size, "vkCreateInstance: %s",
+				 vulkan_error_name(result, name));
 		return -ENODEV;
 	}
 	const char *missing = instance_load(instance);
