@@ -56,6 +56,7 @@ struct ahead {
 	 * first, and those without. */
 	struct ahead_block *free, *empty;
 	unsigned n_free, n_used; /* blocks in free, and blocks in neither list */
+	bool is_short;		 /* the last block got no memory */
 	unsigned n_blocks;
 	struct ahead_key keys[UINT8_MAX];
 	struct ahead_block blocks[];
@@ -227,7 +228,7 @@ static struct ahead_block *block_take_free(struct ahead *ahead)
 		block_take_back(ahead);
 	struct ahead_block *block = ahead->free;
 
-	if (ahead->empty && ahead->n_free < ahead->n_used + 1) {
+	if (ahead->empty && !(block && (ahead->is_short || ahead->n_free > ahead->n_used))) {
 		block = ahead->empty;
 		DL_DELETE(ahead->empty, block);
 	} else if (block) {
@@ -283,7 +284,11 @@ static uint64_t block_copy(struct ahead_block *block, const struct ahead_file *f
 	if (rc == 0) {
 		n = file->copy(file->file, block->copier, block->memory, block->key->bytes,
 			       block->key->offset);
-		block->copying = true;
+		block->copying = n > 0;
+		/* A copy of several pieces may fail after its first pieces were enqueued. The block
+		 * has no file from now on, so no other thread would wait for them. */
+		if (n <= 0)
+			copier_wait(block->copier);
 	}
 	block->result = n < 0 ? (int)n : 0;
 	block->copied = n < 0 ? 0 : (uint64_t)n;
@@ -296,6 +301,7 @@ static void block_end(struct ahead_block *block, uint64_t bytes)
 {
 	scoped_lock(&block->ahead->lock);
 	block->key->bytes = bytes;
+	block->ahead->is_short = !block->memory;
 	if (!bytes)
 		block_forget(block);
 	block_lose_user(block);

@@ -256,6 +256,47 @@ START_TEST(a_failed_copy_is_no_answer)
 END_TEST
 
 /* A reader that comes after so long a time that its block, the only one, could be reused. */
+struct partial {
+	struct span span;
+	struct copier *copier; /* of the copy that failed */
+};
+
+/* The first piece is enqueued, and the second fails. */
+static ssize_t partial_copy(void *pointer, struct copier *copier, void *to, size_t bytes,
+			    uint64_t offset)
+{
+	struct partial *partial = pointer;
+
+	(void)bytes, (void)offset;
+	partial->copier = copier;
+	ck_assert_int_eq(copy_out(copier, to, &partial->span, 0, PIECE, COPY_DMA), 0);
+	return -EIO;
+}
+
+/* Otherwise the device would write into the block after the block has another file, and read memory
+ * that is freed. */
+START_TEST(a_failed_copy_is_not_under_way)
+{
+	struct chunk *chunk;
+	_Atomic uint8_t blocks = 0;
+	struct ahead *ahead;
+	const char *at;
+
+	ck_assert_int_eq(chunk_new(fixture.backend->devices[0], PLACE_GPU, CHUNK_ALIGN, &chunk), 0);
+	struct partial partial = {.span = {.chunk = chunk, .bytes = CHUNK_ALIGN}};
+	const struct ahead_file file = {&blocks, partial_copy, &partial};
+
+	ck_assert_int_eq(ahead_new(fixture.backend, 4, &ahead), 0);
+	ck_assert_ptr_null(ahead_read(ahead, &file, 0, PIECE, &at));
+	ck_assert_ptr_null(ahead_read(ahead, &file, PIECE, PIECE, &at));
+	ck_assert_ptr_nonnull(partial.copier);
+	ck_assert(!partial.copier->enqueued);
+	ck_assert_uint_eq(blocks, 0);
+	ahead_free(ahead);
+	chunk_free(chunk);
+}
+END_TEST
+
 START_TEST(a_slow_reader_keeps_its_block)
 {
 	struct ahead *all = fixture.ahead;
@@ -412,6 +453,7 @@ int main(void)
 	tcase_add_test(tcase, leased_files_get_none);
 	tcase_add_test(tcase, a_freed_file_has_no_blocks);
 	tcase_add_test(tcase, a_failed_copy_is_no_answer);
+	tcase_add_test(tcase, a_failed_copy_is_not_under_way);
 	tcase_add_test(tcase, a_slow_reader_keeps_its_block);
 	tcase_add_test(tcase, more_readers_than_blocks);
 	tcase_add_test(tcase, readers_beside_a_writer);
