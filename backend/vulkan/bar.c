@@ -27,7 +27,6 @@ const char *vulkan_bar_name(struct device *base, const char **why)
 	return *why ? "none" : "vulkan";
 }
 
-/* Only a successful import owns the descriptor, see vulkan_memory_import. */
 static VkResult window_import(struct vulkan_chunk *chunk, int fd)
 {
 	struct vulkan_device *device = vulkan_device(chunk->base.device);
@@ -38,11 +37,8 @@ static VkResult window_import(struct vulkan_chunk *chunk, int fd)
 				     .pNext = &from,
 				     .allocationSize = chunk->base.bytes,
 				     .memoryTypeIndex = chunk_place(&chunk->base)->map_type};
-	VkResult result = vulkan_memory_new(device, &info, &chunk->window);
 
-	if (result != VK_SUCCESS && !device->can.software)
-		close(fd);
-	return result;
+	return vulkan_import_result(vulkan_memory_new(device, &info, &chunk->window));
 }
 
 static void window_close(struct vulkan_chunk *chunk)
@@ -72,9 +68,13 @@ int vulkan_bar_map(struct chunk *base, void **address)
 		return -ENOTSUP;
 	if (!place->direct) {
 		rc = vulkan_chunk_export(base, &fd);
-		if (rc == 0)
+		if (rc == 0) {
 			rc = vulkan_result(device, window_import(chunk, fd), "import for the CPU");
+			close(fd);
+		}
 	}
+	if (rc == 0 && !chunk->buffer.memory)
+		rc = -EIO; /* lost in a reset */
 	if (rc < 0)
 		return rc;
 	rc = vulkan_result(device, memory_map(chunk, address), "vkMapMemory");
@@ -144,8 +144,8 @@ static int place_test(struct vulkan_device *device, enum memory_place place)
 	struct chunk *chunk;
 	int rc = vulkan_chunk_new(&device->base, place, CHUNK_ALIGN, &chunk);
 
-	if (rc < 0)
-		return rc;
+	if (rc < 0) /* without room nothing is known: mappings are tried when they are needed */
+		return rc == -ENOSPC ? 0 : rc;
 	rc = vulkan_stream_open(&stream, device, STREAM_LINK);
 	if (rc == 0)
 		rc = mapping_test(&stream, chunk);
@@ -162,9 +162,11 @@ void vulkan_bar_open(struct vulkan_device *device)
 
 	if (gpu->mappable && !gpu->direct && device->vulkan->bar != BAR_OFF)
 		rc = place_test(device, PLACE_GPU);
-	if (rc < 0 && rc != -ENOSPC) {
+	if (rc < 0) {
 		gpu->mappable = false;
-		device->types.unmapped = "memory that is imported twice has other bytes";
+		device->types.unmapped = rc == -EILSEQ
+					     ? "memory that is imported twice has other bytes"
+					     : "memory cannot be imported a second time";
 		log_warn("gpu%u: GPU memory is not mapped: %s", device->base.index,
 			 device->types.unmapped);
 	}

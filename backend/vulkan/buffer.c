@@ -1,7 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Memory with a buffer over the whole: for chunks, staging memory and pinned host memory. */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "backend/vulkan/provider.h"
+
+/* The import of a descriptor in the chain of an allocation, or NULL. */
+static VkImportMemoryFdInfoKHR *import_find(const VkMemoryAllocateInfo *info)
+{
+	const VkBaseInStructure *at = info->pNext;
+
+	while (at && at->sType != VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR)
+		at = at->pNext;
+	return (VkImportMemoryFdInfoKHR *)at;
+}
+
+/* The driver gets a duplicate of an imported descriptor, and owns the duplicate after a success. A
+ * driver that refuses leaves the duplicate to the caller; but llvmpipe closes the duplicate. */
+static VkResult memory_allocate(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
+				VkDeviceMemory *memory)
+{
+	VkImportMemoryFdInfoKHR *import = import_find(info);
+	int fd = import ? import->fd : -1;
+
+	if (import)
+		import->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (import && import->fd < 0) {
+		import->fd = fd;
+		return VK_ERROR_TOO_MANY_OBJECTS;
+	}
+	VkResult result = device->vk.vkAllocateMemory(device->handle, info, NULL, memory);
+
+	if (import && result != VK_SUCCESS && !device->can.software)
+		close(import->fd);
+	if (import)
+		import->fd = fd;
+	return result;
+}
 
 VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
 			   VkDeviceMemory *memory)
@@ -13,7 +49,7 @@ VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateI
 			atomic_fetch_sub(&device->allocations, 1);
 		return VK_ERROR_TOO_MANY_OBJECTS;
 	}
-	VkResult result = device->vk.vkAllocateMemory(device->handle, info, NULL, memory);
+	VkResult result = memory_allocate(device, info, memory);
 
 	if (result != VK_SUCCESS) {
 		*memory = VK_NULL_HANDLE;

@@ -96,28 +96,25 @@ int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t byte
 	return rc;
 }
 
-/* The driver gets a duplicate, because the chunk keeps fd: an import may not be exportable. If the
- * driver refuses, the duplicate stays with the caller; but llvmpipe closes the duplicate. */
+/* An import takes no memory. NVIDIA's driver gives VK_ERROR_OUT_OF_DEVICE_MEMORY for a descriptor
+ * of another driver. */
+VkResult vulkan_import_result(VkResult result)
+{
+	return result == VK_ERROR_OUT_OF_DEVICE_MEMORY ? VK_ERROR_INVALID_EXTERNAL_HANDLE : result;
+}
+
+/* The descriptor stays the caller's. */
 int vulkan_memory_import(struct vulkan_chunk *chunk, int fd)
 {
 	struct vulkan_device *device = vulkan_device(chunk->base.device);
 	VkImportMemoryFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR,
 					.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT,
-					.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
-
-	if (info.fd < 0)
-		return -errno;
+					.fd = fd};
 	VkResult result =
 	    vulkan_buffer_new(device, device->types.places[chunk->base.place].type,
 			      chunk->base.bytes, info.handleType, &info, &chunk->buffer);
 
-	if (result != VK_SUCCESS && !device->can.software)
-		close(info.fd);
-	/* An import takes no memory. NVIDIA's driver says so of a descriptor that is not its own.
-	 */
-	if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
-		result = VK_ERROR_INVALID_EXTERNAL_HANDLE;
-	return vulkan_result(device, result, "import");
+	return vulkan_result(device, vulkan_import_result(result), "import");
 }
 
 /* The memory exists already: no limit is asked. */
@@ -161,6 +158,9 @@ static int memory_export(struct vulkan_chunk *chunk, int *fd)
 				     .memory = chunk->buffer.memory,
 				     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
 	int exported = -1;
+
+	if (!info.memory) /* lost in a reset */
+		return -EIO;
 	VkResult result = device->vk.vkGetMemoryFdKHR(device->handle, &info, &exported);
 	int rc = vulkan_result(device, result, "vkGetMemoryFdKHR");
 

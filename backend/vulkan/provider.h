@@ -172,7 +172,8 @@ void vulkan_buffer_free(struct vulkan_device *device, struct vulkan_buffer *buff
 /* A buffer without memory. */
 VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 			      VkExternalMemoryHandleTypeFlags handle, VkBuffer *buffer);
-/* Memory alone. -ENOSPC beyond the number of allocations that the device can have. */
+/* Memory alone. -ENOSPC beyond the number of allocations that the device can have. A descriptor that
+ * info imports stays the caller's. */
 VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
 			   VkDeviceMemory *memory);
 void vulkan_memory_free(struct vulkan_device *device, VkDeviceMemory memory);
@@ -187,6 +188,8 @@ int vulkan_chunk_import(struct device *device, enum memory_place place, uint64_t
 
 /* Makes the chunk's buffer of the memory of fd, which stays the caller's. */
 int vulkan_memory_import(struct vulkan_chunk *chunk, int fd);
+/* The result of an import, without the drivers' peculiarities. */
+VkResult vulkan_import_result(VkResult result);
 
 /* reset.c: backend_ops.reset. */
 int vulkan_reset(struct device *device);

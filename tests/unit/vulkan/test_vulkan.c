@@ -221,6 +221,54 @@ START_TEST(bad_import)
 }
 END_TEST
 
+static PFN_vkFreeMemory free_memory;
+static int opened = -1;
+
+static VKAPI_ATTR VkResult VKAPI_CALL bind_nothing(VkDevice device, VkBuffer buffer,
+						   VkDeviceMemory memory, VkDeviceSize offset)
+{
+	(void)device, (void)buffer, (void)memory, (void)offset;
+	return VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* Another thread, which opens a file right after the driver has closed its descriptor. */
+static VKAPI_ATTR void VKAPI_CALL free_and_open(VkDevice device, VkDeviceMemory memory,
+						const VkAllocationCallbacks *callbacks)
+{
+	free_memory(device, memory, callbacks);
+	opened = open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* The driver owned its duplicate of the descriptor when the import failed at last. */
+START_TEST(import_that_fails_late)
+{
+	struct chunk *made, *chunk = NULL;
+	int fd;
+
+	open_plain();
+	struct vulkan_device *device = vulkan_device(backend->devices[0]);
+	PFN_vkBindBufferMemory bind = device->vk.vkBindBufferMemory;
+	bool software = device->can.software;
+
+	ck_assert_int_eq(chunk_new(backend->devices[0], PLACE_GPU, 2 * MIB, &made), 0);
+	ck_assert_int_eq(chunk_export(made, &fd), 0);
+	free_memory = device->vk.vkFreeMemory;
+	device->can.software = false; /* as with drivers that leave refused descriptors open */
+	device->vk.vkBindBufferMemory = bind_nothing;
+	device->vk.vkFreeMemory = free_and_open;
+	ck_assert_int_lt(chunk_import(backend->devices[0], PLACE_GPU, 2 * MIB, fd, &chunk), 0);
+	device->vk.vkFreeMemory = free_memory;
+	device->vk.vkBindBufferMemory = bind;
+	device->can.software = software;
+	ck_assert_int_ge(fcntl(opened, F_GETFD), 0);
+	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
+	close(opened);
+	close(fd);
+	chunk_free(made);
+	close_all();
+}
+END_TEST
+
 /* Stores through a mapping and copies by the device see each other. */
 START_TEST(mapped)
 {
@@ -488,6 +536,7 @@ static void tests(TCase *tcase)
 	tcase_add_test(tcase, full_device);
 	tcase_add_test(tcase, inherited);
 	tcase_add_test(tcase, bad_import);
+	tcase_add_test(tcase, import_that_fails_late);
 	tcase_add_test(tcase, mapped);
 	tcase_add_test(tcase, mapping_turned_off);
 	tcase_add_test(tcase, host_place);
