@@ -15,7 +15,8 @@ int vulkan_device_hold(struct vulkan_device *device)
 
 	if (rc == 0)
 		device->holds++;
-	return rc;
+	/* The device was made before, so -ENOTSUP is no ability that is missing. */
+	return rc == -ENOTSUP ? -EIO : rc;
 }
 
 void vulkan_device_unhold(struct vulkan_device *device)

@@ -95,6 +95,7 @@ bool vulkan_pinned(struct vulkan_copier *copier, struct vulkan_device *device, c
 static void pin_leave(struct vulkan_host_pin *pin, struct vulkan_device *device)
 {
 	vulkan_buffer_free(device, &pin->imports[device->base.slot].buffer);
+	pin->imports[device->base.slot].refused = false;
 }
 
 void vulkan_pins_leave(struct vulkan_copier *copier, struct vulkan_device *device)

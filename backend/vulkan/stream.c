@@ -5,6 +5,7 @@
  * still be under way. */
 #include <errno.h>
 #include <sched.h>
+#include <time.h>
 
 #include "backend/vulkan/copier.h"
 #include "common/cleanup.h"
@@ -72,10 +73,12 @@ void vulkan_stream_close(struct vulkan_stream *stream)
 int vulkan_stream_open(struct vulkan_stream *stream, struct vulkan_device *device,
 		       enum stream_kind kind)
 {
-	unsigned queue = atomic_fetch_add(&device->next_queue, 1) % device->can.n_queues;
-
 	stream->device = device;
-	stream->queue = kind == STREAM_INSIDE ? &device->inside : &device->queues[queue];
+	stream->queue = &device->inside;
+	if (kind == STREAM_LINK)
+		stream->queue =
+		    &device
+			 ->queues[atomic_fetch_add(&device->next_queue, 1) % device->can.n_queues];
 	int rc = vulkan_result(device, stream_create(stream), "making a stream of copies");
 
 	if (rc < 0)
@@ -133,9 +136,14 @@ int vulkan_stream_wait(struct vulkan_stream *stream, uint64_t value)
 		return 0;
 	VkResult result = stream_poll(stream, value);
 
-	if (result == VK_TIMEOUT)
+	/* For want of memory to wait, the thread looks again: the copies are still under way. */
+	while (result == VK_TIMEOUT || result == VK_ERROR_OUT_OF_HOST_MEMORY ||
+	       result == VK_ERROR_OUT_OF_DEVICE_MEMORY) {
+		if (result != VK_TIMEOUT)
+			nanosleep(&(struct timespec){.tv_nsec = CLOCK_MS}, NULL);
 		result = device->vk.vkWaitSemaphores(device->handle, &info, UINT64_MAX);
-	/* After an error nothing is left to wait for. */
+	}
+	/* After any other error nothing is left to wait for. */
 	stream->complete = result == VK_SUCCESS ? value : stream->enqueued;
 	return vulkan_result(device, result, "waiting for copies");
 }
@@ -209,7 +217,6 @@ static int copy_begin(struct vulkan_stream *stream, enum copy_order order,
 	if (rc == 0 && stream->enqueued > stream->complete &&
 	    (order == COPY_ORDERED || !stream->unordered))
 		barrier_record(stream, *commands, copy_stages(stream), access);
-	stream->unordered = order == COPY_UNORDERED;
 	return rc;
 }
 
@@ -242,7 +249,8 @@ static VkResult copy_submit(struct vulkan_stream *stream, VkCommandBuffer comman
 
 /* The CPU sees the bytes after a wait. The barrier takes a quarter of the rate of 16 threads with
  * 1 MiB (H100), so memory that the CPU does not read goes without. */
-static int copy_end(struct vulkan_stream *stream, VkCommandBuffer commands, const struct place *to)
+static int copy_end(struct vulkan_stream *stream, VkCommandBuffer commands, const struct place *to,
+		    enum copy_order order)
 {
 	if (to->mapped)
 		barrier_record(stream, commands, VK_PIPELINE_STAGE_HOST_BIT,
@@ -251,8 +259,10 @@ static int copy_end(struct vulkan_stream *stream, VkCommandBuffer commands, cons
 
 	if (result == VK_SUCCESS)
 		result = copy_submit(stream, commands);
-	if (result == VK_SUCCESS)
+	if (result == VK_SUCCESS) {
 		stream->enqueued++;
+		stream->unordered = order == COPY_UNORDERED;
+	}
 	int rc = vulkan_result(stream->device, result, "vkQueueSubmit");
 
 	return rc == -ENOSPC ? -ENOMEM : rc;
@@ -268,7 +278,7 @@ int vulkan_stream_copy(struct vulkan_stream *stream, struct place to, struct pla
 	if (rc < 0)
 		return rc;
 	stream->device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &region);
-	return copy_end(stream, commands, &to);
+	return copy_end(stream, commands, &to, order);
 }
 
 int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, struct place from,
@@ -290,7 +300,7 @@ int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, str
 
 	if (rest.size)
 		device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &rest);
-	return copy_end(stream, commands, &to);
+	return copy_end(stream, commands, &to, COPY_UNORDERED);
 }
 
 int vulkan_stream_zero(struct vulkan_stream *stream, struct place to, uint64_t bytes)
@@ -301,5 +311,5 @@ int vulkan_stream_zero(struct vulkan_stream *stream, struct place to, uint64_t b
 	if (rc < 0)
 		return rc;
 	stream->device->vk.vkCmdFillBuffer(commands, to.buffer, to.offset, bytes, 0);
-	return copy_end(stream, commands, &to);
+	return copy_end(stream, commands, &to, COPY_ORDERED);
 }
