@@ -88,6 +88,8 @@ static int hip_result(gm_hipError_t result, const char *call)
 		return 0;
 	case GM_HIP_ERROR_NO_DEVICE:
 		return client_fail(ENODEV, "%s: HIP has no GPU here", call);
+	case GM_HIP_ERROR_OUT_OF_MEMORY:
+		return client_fail(ENOSPC, "%s: HIP has no room for the mapping", call);
 	case GM_HIP_ERROR_NOT_SUPPORTED:
 		return client_fail(ENOTSUP, "%s: HIP error %d", call, result);
 	default:

@@ -39,4 +39,4 @@ def pieces(handle: int, for_reading: bool, name: str) -> list[Piece]:
     found = (_native.Piece * n.value)()
     _native.check(export(handle, flags, found, ctypes.byref(n)), name)
     return [Piece(piece.fd, frozenset(text for bit, text in _HANDLES.items() if piece.handles & bit), piece.offset,
-                  piece.bytes, piece.memory_offset, piece.memory_bytes, bytes(piece.uuid)) for piece in found]
+                  piece.bytes, piece.memory_offset, piece.memory_bytes, bytes(piece.uuid)) for piece in found[:n.value]]
