@@ -267,8 +267,14 @@ int main(int argc, char **argv)
 	if (!file || gpumem_get_info(file, &info) < 0)
 		die(argv[1], gpumem_error());
 	struct gpumem_piece *pieces = pieces_get(file, writes ? 0 : GPUMEM_EXPORT_FOR_READING, &n);
-	uint64_t at = writes ? strtoull(argv[2], NULL, 0) : 0;
+	char *end = "";
+	uint64_t at = writes ? strtoull(argv[2], &end, 0) : 0;
 
+	if (*end || (writes && at >= info.size)) {
+		fprintf(stderr, "vulkan_cat: %s: OFFSET is a number below the file's size\n",
+			argv[2]);
+		return 2;
+	}
 	gpu_open(&gpu, info.uuid);
 	for (size_t i = 0; i < n; i++) {
 		if (!writes && pieces[i].offset < info.size)
