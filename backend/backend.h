@@ -39,6 +39,9 @@ struct backend_config {
 	uint64_t host_bytes; /* host backend: memory of each simulated GPU */
 	unsigned host_gpus;  /* host backend: number of simulated GPUs (1..BACKEND_DEVICES_MAX) */
 	enum bar_provider bar;
+	/* gpus has the GPUs of an earlier daemon, whose files they may still have: a GPU that
+	 * cannot be used now is opened nevertheless. */
+	bool recovers;
 	/* Room for the reason why there is no GPU, for a caller that can do without. NULL: that is
 	 * an error, and logged. */
 	char *why;
@@ -210,6 +213,8 @@ struct backend_ops {
  * driver has a discrete or integrated GPU; else host with a line in the log. A missing GPU in gpus
  * is -ENODEV, with a line naming the GPU. */
 int backend_open(const struct backend_config *config, struct backend **backend);
+/* The kind of the backend with ops->name; BACKEND_AUTO: none has. */
+enum backend_kind backend_kind_named(const char *name);
 void backend_close(struct backend *backend);
 
 static inline bool backend_is_host(const struct backend *backend)

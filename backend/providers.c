@@ -50,9 +50,11 @@ static int provider_open_auto(const struct backend_config *config, struct backen
 		tried.why_bytes = sizeof(why);
 		int rc = provider->ops->open(&tried, backend);
 
+		if (rc == 0 && *reasons)
+			log_info("backend: %s (%s)", provider->ops->name, reasons);
 		if (rc != -ENODEV && rc != -ENOTSUP)
 			return rc;
-		if (config->gpus && provider_has_device(provider->ops, &tried))
+		if (config->gpus && !config->recovers && provider_has_device(provider->ops, &tried))
 			return rc;
 		reason_add(reasons, sizeof(reasons), provider->absent, why);
 	}
@@ -62,6 +64,14 @@ static int provider_open_auto(const struct backend_config *config, struct backen
 		log_info("backend: %s (files are kept in system memory: %s)", provider->ops->name,
 			 reasons);
 	return rc;
+}
+
+enum backend_kind backend_kind_named(const char *name)
+{
+	for (unsigned i = 0; i < BACKEND_PROVIDERS; i++)
+		if (strcmp(backend_providers[i].ops->name, name) == 0)
+			return backend_providers[i].kind;
+	return BACKEND_AUTO;
 }
 
 int provider_open(const struct backend_config *config, struct backend **backend)

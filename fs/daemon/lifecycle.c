@@ -53,6 +53,7 @@ static uint64_t host_bytes(const struct options *options)
 static int backend_part_open(struct fs *fs)
 {
 	const struct options *options = &fs->options;
+	struct restore_devices earlier = {0};
 	struct backend_config config = {
 	    .kind = options->backend,
 	    .gpus = options->gpus,
@@ -60,6 +61,17 @@ static int backend_part_open(struct fs *fs)
 	    .host_gpus = options->host_gpus,
 	    .bar = options->bar,
 	};
+
+	/* The earlier daemon's files are on its GPUs, in their order, whatever GPUs are here now.
+	 */
+	if (fs->fdstore_ops)
+		fs_restore_devices(fs->fdstore_ops, &earlier);
+	if (*earlier.gpus) {
+		config.gpus = earlier.gpus;
+		config.recovers = true;
+	}
+	if (config.kind == BACKEND_AUTO && *earlier.backend)
+		config.kind = backend_kind_named(earlier.backend);
 
 	return backend_open(&config, &fs->backend);
 }

@@ -12,6 +12,7 @@
 #ifndef FS_JOURNAL_FORMAT_H
 #define FS_JOURNAL_FORMAT_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,7 +56,9 @@ struct journal_header {
 	_Atomic uint32_t compacted;  /* units in use after the last checkpoint; 0: none yet */
 	_Atomic uint32_t pages[INODE_SHARDS]; /* where each shard of the inode table ends */
 	char volumes[JOURNAL_VOLUMES][48];    /* UUIDs of the GPUs; "host" */
+	char backend[16]; /* "cuda"; empty in journals that were begun before this field existed */
 };
+static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER_BYTES, "the header has its room");
 
 /* The persistent fields of an inode slot. Their changes are not logged: the daemon works on the
  * fields in the journal's memory. */

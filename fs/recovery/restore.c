@@ -56,6 +56,7 @@ static void volumes_name(struct fs *fs)
 		snprintf(header->volumes[i], sizeof(header->volumes[i]), "%s",
 			 identity_of(&fs->volumes[i]));
 	header->n_volumes = fs->n_volumes;
+	snprintf(header->backend, sizeof(header->backend), "%s", fs->backend->ops->name);
 }
 
 static int chunk_made(void *of, struct chunk *chunk)
@@ -270,6 +271,7 @@ static int journal_restore(struct fs *fs)
 	if (restore.recent)
 		rc = tree_rebuild(&restore);
 	if (rc == 0) {
+		volumes_name(fs);
 		mounts_adopt(fs);
 		uint64_t last = atomic_load(&fs->journal->last_id);
 
@@ -348,18 +350,51 @@ int fs_restore(struct fs *fs)
 	return rc;
 }
 
-int fs_restore_check(const struct fdstore_ops *fdstore)
+/* -ENOENT: there is no journal; -EUCLEAN: its header cannot be read. */
+static int header_take(const struct fdstore_ops *fdstore, struct journal_header *header)
 {
-	struct journal_header header;
 	AUTO_CLOSE int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd < 0)
-		return fd == -ENOENT ? 0 : fd;
-	if (pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
-	    header.magic == JOURNAL_MAGIC && header.version == JOURNAL_VERSION)
-		return 0;
-	log_error("journal: the version is not %d, the only supported version", JOURNAL_VERSION);
-	return -EUCLEAN;
+		return fd;
+	return pread(fd, header, sizeof(*header), 0) == sizeof(*header) &&
+		       header->magic == JOURNAL_MAGIC && header->version == JOURNAL_VERSION &&
+		       header->n_volumes <= JOURNAL_VOLUMES
+		   ? 0
+		   : -EUCLEAN;
+}
+
+int fs_restore_check(const struct fdstore_ops *fdstore)
+{
+	struct journal_header header;
+	int rc = header_take(fdstore, &header);
+
+	if (rc == -EUCLEAN)
+		log_error("journal: the version is not %d, the only supported version",
+			  JOURNAL_VERSION);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+void fs_restore_devices(const struct fdstore_ops *fdstore, struct restore_devices *devices)
+{
+	struct journal_header header;
+	size_t at = 0;
+
+	*devices = (struct restore_devices){0};
+	if (header_take(fdstore, &header) < 0)
+		return;
+	snprintf(devices->backend, sizeof(devices->backend), "%.*s", (int)sizeof(header.backend),
+		 header.backend);
+	for (unsigned i = 0; i < header.n_volumes; i++) {
+		char uuid[sizeof(header.volumes[i]) + 1];
+
+		snprintf(uuid, sizeof(uuid), "%.*s", (int)sizeof(header.volumes[i]),
+			 header.volumes[i]);
+		/* Any other name is left to volumes_match, which refuses it. */
+		if (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0)
+			at += (size_t)snprintf(devices->gpus + at, sizeof(devices->gpus) - at,
+					       "%s%s", at ? "," : "", uuid);
+	}
 }
 
 void fs_forget_held(struct fs *fs)

@@ -5,8 +5,20 @@
 #ifndef FS_RECOVERY_RESTORE_H
 #define FS_RECOVERY_RESTORE_H
 
+#include "fs/journal/format.h"
+
 struct fs;
 struct fdstore_ops;
+
+/* What fs_restore needs of the backend; all empty if there was no daemon before. */
+struct restore_devices {
+	char backend[16]; /* "cuda"; empty also if the last daemon did not note its backend */
+	char gpus[JOURNAL_VOLUMES * 48]; /* UUIDs, separated by commas, as gpus= has them */
+};
+
+/* Called before the backend is opened, perhaps while another daemon still writes to the journal. A
+ * journal that cannot be read is left to fs_restore_check. */
+void fs_restore_devices(const struct fdstore_ops *fdstore, struct restore_devices *devices);
 
 /* Called after the volumes are open and empty, before there is a tree. If fs->fdstore_ops holds the
  * journal of an earlier daemon, restores that daemon's tree: names, inode numbers, attributes,

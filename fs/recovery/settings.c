@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/recovery/settings.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,6 +36,39 @@ static const struct region_kind region_kind = {
     .bytes = sizeof(struct settings),
 };
 
+/* Of daemons that kept limits by the GPU's number. */
+static const struct region_kind numbered_kind = {
+    .name = "gpumemfs-settings",
+    .head = {.magic = SETTINGS_MAGIC, .version = 1},
+    .bytes = sizeof(struct settings),
+};
+
+/* The caller alone uses the region. */
+static void numbered_convert(const struct fs *fs, struct settings *settings)
+{
+	struct values *current = &settings->values[settings->changes % 2];
+	const struct values old = *current;
+
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		const struct device *device = fs->volumes[i].device;
+
+		if (device)
+			current->limits[device->slot] = old.limits[device->index];
+	}
+	settings->head = region_kind.head;
+}
+
+static int settings_map(const struct fs *fs, void **memory)
+{
+	uint64_t id = fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_SETTINGS);
+	int error = region_open(fs->fdstore, id, &region_kind, memory);
+
+	if (error != -EPROTO || region_open(fs->fdstore, id, &numbered_kind, memory))
+		return error;
+	numbered_convert(fs, *memory);
+	return 0;
+}
+
 static void settings_apply(struct fs *fs, const struct values *values)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
@@ -54,8 +88,7 @@ int settings_open(struct fs *fs)
 	if (!fs->fdstore)
 		return 0;
 	void *memory = NULL;
-	int error = region_open(fs->fdstore, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_SETTINGS),
-				&region_kind, &memory);
+	int error = settings_map(fs, &memory);
 
 	fs->settings = memory;
 	uint32_t changes = memory ? fs->settings->changes : 0;

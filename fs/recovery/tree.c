@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Restores parents, counts, references and charges, which follow from the replayed names. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -178,14 +179,26 @@ static int inode_count(struct restore *restore, struct inode *inode)
 	return dir_restore_end(inode->dir);
 }
 
+static const struct dentry *top_find(struct dir *root, const struct volume *volume)
+{
+	const struct dentry *entry = dir_before(root, UINT64_MAX);
+
+	while (entry && !(S_ISDIR(entry->inode->mode) && entry->inode->volume == volume))
+		entry = dir_before(root, entry->cookie);
+	return entry;
+}
+
+/* The directory of a GPU keeps the name that the first daemon gave it: the numbers of MIG instances
+ * come from NVML, which may be missing now. */
 static int volumes_find_tops(struct fs *fs)
 {
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		struct volume *volume = &fs->volumes[i];
-		const struct dentry *entry = dir_find(fs->root->dir, volume->name);
+		const struct dentry *entry = top_find(fs->root->dir, volume);
 
-		if (!entry || !S_ISDIR(entry->inode->mode) || entry->inode->volume != volume)
+		if (!entry || strlen(entry->name) >= sizeof(volume->name))
 			return -EUCLEAN;
+		snprintf(volume->name, sizeof(volume->name), "%s", entry->name);
 		volume->root_ino = entry->inode->ino;
 	}
 	return 0;

@@ -337,6 +337,21 @@ START_TEST(prohibited_device_is_not_used)
 }
 END_TEST
 
+/* An earlier daemon's files on the device are still there, and so are those on other devices, which
+ * the next daemon finds by their place in the list. */
+START_TEST(prohibited_device_with_files_keeps_its_place)
+{
+	set("GPUMEM_STANDIN_COMPUTE_MODE", "prohibited");
+	struct backend_config config = {.kind = BACKEND_CUDA, .gpus = "0,1", .recovers = true};
+	struct chunk *chunk;
+
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_uint_eq(backend->n_devices, 2);
+	ck_assert_int_lt(chunk_new(backend->devices[0], PLACE_GPU, CHUNK_ALIGN, &chunk), 0);
+	backend_close(backend);
+}
+END_TEST
+
 /* A device that another process has alone is busy, and works once it is free. */
 START_TEST(exclusive_device_is_busy)
 {
@@ -391,6 +406,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, memory_without_nvml);
 	tcase_add_test(tcase, full_device);
 	tcase_add_test(tcase, prohibited_device_is_not_used);
+	tcase_add_test(tcase, prohibited_device_with_files_keeps_its_place);
 	tcase_add_test(tcase, exclusive_device_is_busy);
 }
 

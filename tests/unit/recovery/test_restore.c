@@ -79,6 +79,35 @@ START_TEST(nothing_but_the_top)
 }
 END_TEST
 
+/* The next daemon opens these devices, whatever others there are by then. */
+START_TEST(devices_of_the_last_daemon)
+{
+	struct journal_header *header = fixture.journal->header;
+	struct restore_devices devices;
+	char wanted[128];
+
+	snprintf(wanted, sizeof(wanted), "%s,%s", fixture.backend->devices[0]->uuid,
+		 fixture.backend->devices[1]->uuid);
+	fs_restore_devices(fixture.fdstore_ops, &devices);
+	ck_assert_str_eq(devices.backend, "host");
+	ck_assert_str_eq(devices.gpus, wanted);
+
+	/* As a release without that field left it: the next daemon notes its backend. */
+	memset(header->backend, 0, sizeof(header->backend));
+	fs_restore_devices(fixture.fdstore_ops, &devices);
+	ck_assert_str_eq(devices.backend, "");
+	ck_assert_str_eq(devices.gpus, wanted);
+	ck_assert_int_eq(second_up(FS_MOUNT_KEPT), 0);
+	ck_assert_str_eq(second.journal->header->backend, "host");
+	second_down();
+
+	header->magic ^= 1;
+	fs_restore_devices(fixture.fdstore_ops, &devices);
+	ck_assert_str_eq(devices.gpus, "");
+	header->magic ^= 1;
+}
+END_TEST
+
 START_TEST(names_of_every_kind)
 {
 	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
@@ -605,6 +634,7 @@ int main(void)
 	tcase_add_test(tcase, nothing_was_taken);
 	tcase_add_test(tcase, new_mount);
 	tcase_add_test(tcase, refused);
+	tcase_add_test(tcase, devices_of_the_last_daemon);
 	tcase_add_test(tcase, nobody_holds);
 	tcase_add_test(tcase, numbers_are_not_used_again);
 	tcase_add_test(tcase, one_at_a_time);
