@@ -172,8 +172,8 @@ void vulkan_buffer_free(struct vulkan_device *device, struct vulkan_buffer *buff
 /* A buffer without memory. */
 VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 			      VkExternalMemoryHandleTypeFlags handle, VkBuffer *buffer);
-/* Memory alone. -ENOSPC beyond the number of allocations that the device can have. A descriptor that
- * info imports stays the caller's. */
+/* Memory alone. -ENOSPC beyond the number of allocations that the device can have. A descriptor
+ * that info imports stays the caller's. */
 VkResult vulkan_memory_new(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
 			   VkDeviceMemory *memory);
 void vulkan_memory_free(struct vulkan_device *device, VkDeviceMemory memory);
