@@ -27,7 +27,7 @@ bool cuda_compute_mode_check(struct cuda_device *device)
 			 base->label, base->name, base->index);
 	if (base->compute_mode == exclusive)
 		log_warn("%s: its compute mode EXCLUSIVE_PROCESS lets one process at a time use "
-			 "it: while it has files, all other programs fail with "
+			 "the GPU: while files are there, all other programs fail with "
 			 "CUDA_ERROR_DEVICE_UNAVAILABLE: nvidia-smi -i %u -c DEFAULT",
 			 base->label, base->index);
 	return base->compute_mode != prohibited;

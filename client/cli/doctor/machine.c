@@ -239,8 +239,8 @@ static void check_driver(struct doctor *doctor)
 	doctor->driver = version;
 	if (!doctor->gpu && !version) {
 		doctor_find(doctor, DOCTOR_NOTE, "GPU", NULL,
-			    others.n ? "no NVIDIA GPU: files are kept in system memory, and "
-				       "with backend=vulkan in the memory of other GPUs"
+			    others.n ? "no NVIDIA GPU: files are kept in the memory of other GPUs "
+				       "if Vulkan can use them, else in system memory"
 				     : "no NVIDIA GPU: files are kept in system memory");
 		return;
 	}
