@@ -246,15 +246,18 @@ static int device_open(struct vulkan_device *device)
 	return rc;
 }
 
-/* A device that is not used because no memory type is suitable is an error only if gpus= names it.
- */
+/* A device that cannot be used, because no memory type is suitable or because the driver makes no
+ * VkDevice now, is an error only if gpus= names the device. */
 static int device_take(struct vulkan *vulkan, struct vulkan_device *device, const char *gpus)
 {
 	int rc = device_open(device);
 
 	if (rc < 0) {
+		if (rc != -ENOTSUP)
+			log_warn("%s (%s) is not used: its driver cannot open it: %s",
+				 device->base.label, device->base.name, strerror(-rc));
 		vulkan_device_close(device);
-		return rc == -ENOTSUP && !gpus ? 0 : rc;
+		return gpus || rc == -ENOMEM ? rc : 0;
 	}
 	device_describe(device);
 	device->base.slot = vulkan->base.n_devices;

@@ -3,7 +3,8 @@
 /* A Vulkan driver for tests: Mesa's lavapipe, but with the memory types of NVIDIA's driver. The
  * device says that it is a discrete GPU, with the UUID of the stand-in's GPU 0. Buffers in exported
  * memory may not have a type that the CPU can map, and a second import as such a type shows the
- * same bytes. Undefined behaviour aborts. */
+ * same bytes. With GPUMEM_DISCRETE_FULL another program has taken the whole memory. Undefined
+ * behaviour aborts. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -197,6 +198,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL device_new(VkPhysicalDevice physical,
 	VkDeviceQueueCreateInfo queue = info->pQueueCreateInfos[0];
 	VkDeviceCreateInfo asked = *info;
 
+	if (getenv("GPUMEM_DISCRETE_FULL"))
+		return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	queue.queueFamilyIndex = 0;
 	queue.queueCount = 1;
 	asked.queueCreateInfoCount = 1;
