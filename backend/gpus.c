@@ -15,7 +15,8 @@
 
 static int log_bad_list(const char *list)
 {
-	log_error("gpus=%s: not a list of GPUs; write one such as 0, 0,2 or 0-3, each GPU once",
+	log_error("gpus=%s: not a list of GPUs; write one such as 0, 0-3 or gpu0.mig1, with "
+		  "numbers, names or UUIDs, each GPU once",
 		  list);
 	return -EINVAL;
 }
