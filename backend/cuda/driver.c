@@ -40,6 +40,15 @@ int driver_load(const char *soname, const struct driver_symbol *symbols, size_t 
 	return 0;
 }
 
+bool driver_is_loaded(const char *soname)
+{
+	void *library = dlopen(soname, RTLD_NOW | RTLD_NOLOAD);
+
+	if (library)
+		dlclose(library);
+	return library != NULL;
+}
+
 int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size)
 {
 	return driver_load("libcuda.so.1", cuda_symbols, ROWS(cuda_symbols), cu, why, size,

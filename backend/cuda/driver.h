@@ -36,6 +36,9 @@ struct driver_symbol {
 int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
 		char *why, size_t size, void **library);
 
+/* Whether the program has loaded a library by this name. Loads nothing. */
+bool driver_is_loaded(const char *soname);
+
 int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size);
 int driver_load_nvml(struct nvml_driver *nvml, char *why, size_t size);
 

@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/gpu/cuda.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -39,13 +38,10 @@ int client_cuda_get(const struct client_cuda **cuda)
 bool client_cuda_running(void)
 {
 	const struct client_cuda *cuda;
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	int count;
 
-	if (!library)
-		return false;
-	dlclose(library);
-	return client_cuda_get(&cuda) == 0 && cuda->cu.cuDeviceGetCount(&count) == GM_CUDA_SUCCESS;
+	return driver_is_loaded("libcuda.so.1") && client_cuda_get(&cuda) == 0 &&
+	       cuda->cu.cuDeviceGetCount(&count) == GM_CUDA_SUCCESS;
 }
 
 int client_cuda_result(const struct client_cuda *cuda, gm_CUresult result, const char *call)

@@ -2,12 +2,12 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/gpu/cuda_bar_way.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/driver.h"
 #include "client/core/driver_thread.h"
 
 /* The driver of Vulkan runs in the driver thread. CUDA does not: a process has one CUDA, which is
@@ -24,13 +24,9 @@ static bool driver_is_in_use(void)
 {
 	static const char *const drivers[] = {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"};
 
-	for (unsigned i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++) {
-		void *library = dlopen(drivers[i], RTLD_NOW | RTLD_NOLOAD);
-		if (!library)
-			continue;
-		dlclose(library);
-		return true;
-	}
+	for (unsigned i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		if (driver_is_loaded(drivers[i]))
+			return true;
 	return false;
 }
 
