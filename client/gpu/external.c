@@ -83,7 +83,7 @@ int external_map(const struct external_driver *driver, struct client_device_map 
 	return rc;
 }
 
-int external_extend(const struct client_device_map *map, const struct client_layout *layout)
+int external_extend(struct client_device_map *map, const struct client_layout *layout)
 {
 	if (layout->bytes == map->mapped)
 		return 0;

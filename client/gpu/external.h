@@ -33,7 +33,7 @@ struct external_driver {
 /* As the functions of client_gpu_ops. */
 int external_map(const struct external_driver *driver, struct client_device_map *map,
 		 const struct client_layout *layout);
-int external_extend(const struct client_device_map *map, const struct client_layout *layout);
+int external_extend(struct client_device_map *map, const struct client_layout *layout);
 int external_unmap(const struct external_driver *driver, struct client_device_map *map);
 void external_forget(struct client_device_map *map);
 int external_number(const struct client_device_map *map);

@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Device addresses for AMD's GPUs, by HIP. Tested against a double of the library only
  * (tests/doubles/hip.c): no AMD hardware has run this code. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,13 +36,9 @@ static struct hip loaded; /* written once, under lock */
 /* The name of the library that the program has loaded. NULL: none. */
 static const char *loaded_name(void)
 {
-	for (unsigned i = 0; i < NAMES; i++) {
-		void *library = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-		if (!library)
-			continue;
-		dlclose(library);
-		return names[i];
-	}
+	for (unsigned i = 0; i < NAMES; i++)
+		if (driver_is_loaded(names[i]))
+			return names[i];
 	return NULL;
 }
 
@@ -224,11 +219,6 @@ static int hip_device_map(struct client_device_map *map, const struct client_lay
 	return external_map(&driver, map, layout);
 }
 
-static int hip_device_extend(struct client_device_map *map, const struct client_layout *layout)
-{
-	return external_extend(map, layout);
-}
-
 static int hip_device_unmap(struct client_device_map *map, const struct client_layout *layout)
 {
 	(void)layout;
@@ -238,7 +228,7 @@ static int hip_device_unmap(struct client_device_map *map, const struct client_l
 const struct client_gpu_ops client_gpu_hip = {
     .name = "hip",
     .device_map = hip_device_map,
-    .device_extend = hip_device_extend,
+    .device_extend = external_extend,
     .device_unmap = hip_device_unmap,
     .has_context = hip_has_context,
     .device_forget = external_forget,

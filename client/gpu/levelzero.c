@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Device addresses for Intel's GPUs, by Level Zero. Tested against a double of the library only
  * (tests/doubles/levelzero.c): no Intel hardware has run this code. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -54,12 +53,7 @@ static int levelzero_result(gm_ze_result_t result, const char *call)
 /* Level Zero has no current context. */
 static bool levelzero_has_context(void)
 {
-	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD);
-
-	if (!library)
-		return false;
-	dlclose(library);
-	return true;
+	return driver_is_loaded(LIBRARY);
 }
 
 static int library_open(struct levelzero *ze)
@@ -218,12 +212,6 @@ static int levelzero_device_map(struct client_device_map *map, const struct clie
 	return external_map(&driver, map, layout);
 }
 
-static int levelzero_device_extend(struct client_device_map *map,
-				   const struct client_layout *layout)
-{
-	return external_extend(map, layout);
-}
-
 static int levelzero_device_unmap(struct client_device_map *map, const struct client_layout *layout)
 {
 	(void)layout;
@@ -233,7 +221,7 @@ static int levelzero_device_unmap(struct client_device_map *map, const struct cl
 const struct client_gpu_ops client_gpu_levelzero = {
     .name = "levelzero",
     .device_map = levelzero_device_map,
-    .device_extend = levelzero_device_extend,
+    .device_extend = external_extend,
     .device_unmap = levelzero_device_unmap,
     .has_context = levelzero_has_context,
     .device_forget = external_forget,
