@@ -76,6 +76,24 @@ int facts_text(const char *where, const char *name, char **text)
 	return text_read(path, text);
 }
 
+char *facts_first_line(const char *root, const char *path)
+{
+	AUTO_FREE char *full = NULL;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (asprintf(&full, "%s%s", root, path) < 0)
+		return NULL;
+	AUTO_FCLOSE FILE *file = fopen(full, "re");
+
+	if (!file || getline(&line, &room, file) < 0) {
+		free(line);
+		return NULL;
+	}
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}
+
 json_t *facts_stats(const char *where)
 {
 	AUTO_FREE char *text = NULL;

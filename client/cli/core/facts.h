@@ -12,6 +12,8 @@
 
 /* Reads where/.gpumem/name into allocated text: 0 or -errno. */
 int facts_text(const char *where, const char *name, char **text);
+/* The first line of the file at root followed by path, allocated; NULL: there is none. */
+char *facts_first_line(const char *root, const char *path);
 /* Reads stats.json. NULL with errno; EPROTO: stats.json has another form. */
 json_t *facts_stats(const char *where);
 /* A member of a volume or of stats.json; 0 if the daemon's version does not have the member. */

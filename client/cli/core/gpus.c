@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/cli/core/facts.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 #include "common/number.h"
@@ -28,19 +29,10 @@
 static char *device_line(const char *root, const char *pci, const char *name)
 {
 	AUTO_FREE char *path = NULL;
-	char *line = NULL;
-	size_t room = 0;
 
-	if (asprintf(&path, "%s" PCI_DEVICES "/%s/%s", root, pci, name) < 0)
+	if (asprintf(&path, PCI_DEVICES "/%s/%s", pci, name) < 0)
 		return NULL;
-	AUTO_FCLOSE FILE *file = fopen(path, "re");
-
-	if (!file || getline(&line, &room, file) < 0) {
-		free(line);
-		return NULL;
-	}
-	line[strcspn(line, "\n")] = '\0';
-	return line;
+	return facts_first_line(root, path);
 }
 
 static uint64_t device_bytes(const char *root, const char *pci, const char *name)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 
@@ -38,20 +39,7 @@ void doctor_find(struct doctor *doctor, enum doctor_level level, const char *abo
 
 char *doctor_line(const struct doctor *doctor, const char *path)
 {
-	AUTO_FREE char *full = NULL;
-	char *line = NULL;
-	size_t room = 0;
-
-	if (asprintf(&full, "%s%s", doctor->root, path) < 0)
-		return NULL;
-	AUTO_FCLOSE FILE *file = fopen(full, "re");
-
-	if (!file || getline(&line, &room, file) < 0) {
-		free(line);
-		return NULL;
-	}
-	line[strcspn(line, "\n")] = '\0';
-	return line;
+	return facts_first_line(doctor->root, path);
 }
 
 bool doctor_exists(const struct doctor *doctor, const char *path)
