@@ -81,7 +81,6 @@ static json_t *gpu_facts(json_t *volume)
 	    (json_int_t)facts_number(bar, "budget_bytes"), "health", facts_health(volume));
 
 	gpu_add_facts(facts, volume);
-	gpu_add_kernel(facts);
 	return facts;
 }
 
@@ -306,6 +305,16 @@ static int mounts_facts(const struct mounts *mounts, const struct mount_at *only
 	return status;
 }
 
+/* The table has a line of text with the same facts. */
+static void mount_add_kernel(const json_t *mount)
+{
+	json_t *gpu;
+	size_t i;
+
+	json_array_foreach (json_object_get(mount, "gpus"), i, gpu)
+		gpu_add_kernel(gpu);
+}
+
 static int mounts_show(const struct mounts *mounts, const struct mount_at *only, bool json)
 {
 	json_t *all = json_array(), *facts;
@@ -313,6 +322,8 @@ static int mounts_show(const struct mounts *mounts, const struct mount_at *only,
 	size_t i;
 
 	if (json) {
+		json_array_foreach (all, i, facts)
+			mount_add_kernel(facts);
 		output_json(json_pack("{s:o}", "mounts", all));
 		return status;
 	}
