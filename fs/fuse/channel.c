@@ -193,10 +193,11 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 {
 	ssize_t n = -1;
 
+	if (own_fd < 0 || !fs->busy_poll.most)
+		return channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL);
 	errno = EAGAIN;
 	awake_set(fs, true);
-	if (own_fd >= 0 &&
-	    atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <= fs->busy_poll.most)
+	if (atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <= fs->busy_poll.most)
 		n = channel_read_polling(to, bytes);
 	if (n >= 0 || errno != EAGAIN)
 		return n;
