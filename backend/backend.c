@@ -23,13 +23,8 @@ int backend_open(const struct backend_config *config, struct backend **backend)
 	if (rc < 0)
 		return rc;
 	opened->disk_dir = -1;
-	for (unsigned i = 0; i < opened->n_devices; i++) {
-		struct device *device = opened->devices[i];
-
-		health_init(&device->health);
-		if (!*device->label)
-			snprintf(device->label, sizeof(device->label), "gpu%u", device->index);
-	}
+	for (unsigned i = 0; i < opened->n_devices; i++)
+		health_init(&opened->devices[i]->health);
 	for (unsigned i = 0; i < opened->n_devices; i++) {
 		struct device *device = opened->devices[i];
 
