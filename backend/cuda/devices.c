@@ -243,7 +243,7 @@ static int devices_select(struct cuda *cuda, const struct backend_config *config
 				 found[i]->base.label, found[i]->base.name);
 			continue;
 		}
-		if (!cuda_compute_mode_check(found[i]) && !config->recovers)
+		if (!config->recovers && !cuda_compute_mode_check(found[i]))
 			continue;
 		found[i]->base.slot = cuda->base.n_devices;
 		cuda->base.devices[cuda->base.n_devices++] = &found[i]->base;
