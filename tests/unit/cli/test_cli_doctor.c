@@ -8,43 +8,9 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "tests/unit/unit.h"
+#include "tests/unit/root_folder.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
-
-static char root[] = "/tmp/gpumem-doctor.XXXXXX";
-
-static void setup(void)
-{
-	strcpy(root + sizeof(root) - 7, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(root));
-}
-
-static void teardown(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	ck_assert_int_eq(system(command), 0);
-}
-
-/* Writes a file of the machine, and creates the folders above the file. */
-static void put(const char *path, const char *text)
-{
-	char full[256];
-
-	snprintf(full, sizeof(full), "%s%s", root, path);
-	for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
-		*at = '\0';
-		mkdir(full, 0755);
-		*at = '/';
-	}
-	FILE *file = fopen(full, "w");
-
-	ck_assert_ptr_nonnull(file);
-	fputs(text, file);
-	fclose(file);
-}
 
 static struct doctor examined(void)
 {
@@ -189,7 +155,7 @@ int main(void)
 	TCase *tests;
 	Suite *suite = unit_suite("cli_doctor", &tests, 60);
 
-	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_checked_fixture(tests, root_make, root_remove);
 	tcase_add_loop_test(tests, machine_is_seen, 0, COUNT(machines));
 	tcase_add_loop_test(tests, uring_goes_by_the_processors, 0, 2);
 	tcase_add_test(tests, who_may_not_open_fuse);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client/cli/doctor/doctor.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/root_folder.h"
 
 #define PCI    "0000:03:00.0"
 #define OTHER  "0000:83:00.0"
@@ -16,48 +16,9 @@
 #define GIB    (1ULL << 30)
 #define MIB    (1ULL << 20)
 
-static char root[] = "/tmp/gpumem-gpus.XXXXXX";
-
-static void setup(void)
-{
-	strcpy(root + sizeof(root) - 7, "XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(root));
-}
-
-static void teardown(void)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	ck_assert_int_eq(system(command), 0);
-}
-
-/* The path below the root, whose folders exist now. */
-static const char *below(const char *path)
-{
-	static char full[512];
-
-	snprintf(full, sizeof(full), "%s%s", root, path);
-	for (char *at = strchr(full + 1, '/'); at; at = strchr(at + 1, '/')) {
-		*at = '\0';
-		mkdir(full, 0755);
-		*at = '/';
-	}
-	return full;
-}
-
-static void put(const char *path, const char *text)
-{
-	FILE *file = fopen(below(path), "w");
-
-	ck_assert_ptr_nonnull(file);
-	fputs(text, file);
-	fclose(file);
-}
-
 static void put_link(const char *path, const char *target)
 {
-	ck_assert_int_eq(symlink(target, below(path)), 0);
+	ck_assert_int_eq(symlink(target, root_path(path)), 0);
 }
 
 static void put_card(const char *card, const char *pci, const char *vendor, const char *driver)
@@ -129,8 +90,8 @@ START_TEST(nonsense_is_not_told)
 	expect_text("driver amdgpu");
 	put(DEVICE "/mem_info_vram_total", "8589934592\n");
 	expect_text("driver amdgpu, 8 GiB of VRAM");
-	ck_assert_int_eq(unlink(below(DEVICE "/mem_info_vram_total")), 0);
-	ck_assert_int_eq(mkdir(below(DEVICE "/mem_info_vram_total"), 0755), 0);
+	ck_assert_int_eq(unlink(root_path(DEVICE "/mem_info_vram_total")), 0);
+	ck_assert_int_eq(mkdir(root_path(DEVICE "/mem_info_vram_total"), 0755), 0);
 	expect_text("driver amdgpu");
 }
 END_TEST
@@ -141,9 +102,9 @@ START_TEST(xe_sums_its_tiles)
 	put(DEVICE "/tile0/physical_vram_size_bytes", "8589934592\n");
 	put(DEVICE "/tile1/physical_vram_size_bytes", "8589934592\n");
 	put(DEVICE "/resource2", "");
-	ck_assert_int_eq(truncate(below(DEVICE "/resource2"), 256 * MIB), 0);
+	ck_assert_int_eq(truncate(root_path(DEVICE "/resource2"), 256 * MIB), 0);
 	expect_text("driver xe, 16 GiB of VRAM, 256 MiB visible to the CPU: resizable BAR is off");
-	ck_assert_int_eq(truncate(below(DEVICE "/resource2"), (off_t)(16 * GIB)), 0);
+	ck_assert_int_eq(truncate(root_path(DEVICE "/resource2"), (off_t)(16 * GIB)), 0);
 	expect_text("driver xe, 16 GiB of VRAM, all of it visible to the CPU");
 }
 END_TEST
@@ -159,7 +120,7 @@ START_TEST(xe_by_its_clients)
 
 	put_card("card1", PCI, "0x8086\n", "xe");
 	put(DEVICE "/resource2", "");
-	ck_assert_int_eq(truncate(below(DEVICE "/resource2"), 256 * MIB), 0);
+	ck_assert_int_eq(truncate(root_path(DEVICE "/resource2"), 256 * MIB), 0);
 	expect_text("driver xe");
 	ck_assert_uint_eq(gpu_clients_used(root, PCI), 0);
 	put("/proc/12/fdinfo/3", client);
@@ -236,7 +197,7 @@ int main(void)
 	TCase *tcase;
 	Suite *suite = unit_suite("cli_gpus", &tcase, 60);
 
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, root_make, root_remove);
 	tcase_add_test(tcase, amdgpu_without_resizable_bar);
 	tcase_add_test(tcase, amdgpu_all_visible);
 	tcase_add_loop_test(tcase, nonsense_is_not_told, 0, 8);
