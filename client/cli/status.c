@@ -305,7 +305,6 @@ static int mounts_facts(const struct mounts *mounts, const struct mount_at *only
 	return status;
 }
 
-/* The table has a line of text with the same facts. */
 static void mount_add_kernel(const json_t *mount)
 {
 	json_t *gpu;
@@ -315,6 +314,16 @@ static void mount_add_kernel(const json_t *mount)
 		gpu_add_kernel(gpu);
 }
 
+/* For the JSON form: the table has a line of text with the same facts. */
+static void mounts_add_kernel(const json_t *all)
+{
+	const json_t *mount;
+	size_t i;
+
+	json_array_foreach (all, i, mount)
+		mount_add_kernel(mount);
+}
+
 static int mounts_show(const struct mounts *mounts, const struct mount_at *only, bool json)
 {
 	json_t *all = json_array(), *facts;
@@ -322,8 +331,7 @@ static int mounts_show(const struct mounts *mounts, const struct mount_at *only,
 	size_t i;
 
 	if (json) {
-		json_array_foreach (all, i, facts)
-			mount_add_kernel(facts);
+		mounts_add_kernel(all);
 		output_json(json_pack("{s:o}", "mounts", all));
 		return status;
 	}
