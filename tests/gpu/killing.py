@@ -11,7 +11,7 @@ import time
 
 from harness import MIB, Failure, median
 from pointers import comes_back, memory, timed
-from recovering import Loads, Recovering, children, differences, knows, make_kept, snapshot
+from recovering import LOADS_NEED, Loads, Recovering, children, differences, knows, make_kept, snapshot
 
 KILLS, STANDBY_KILLS = 50, 20  # for each kind of cache; with a standby daemon
 AFTER = 0.010, 0.500  # seconds after a daemon answers
@@ -110,7 +110,7 @@ def tell_time(machine, mount, label, killer, loads, number):
 def kills(machine, label, options, number):
     """One mount with this number of kills: the p50 of the pauses, in ms."""
     before_mount = machine.smi_memory(0, None)["used"] if machine.smi else None
-    with Recovering(machine, ",".join(filter(None, ["gpus=0", options]))) as mount:
+    with Recovering(machine, f"gpus=0,{LOADS_NEED},{options}") as mount:
         mount.warm()
         kept = mount.gpu() / "kept", mount.path / "host" / "kept"
         make_kept(machine, mount)

@@ -23,6 +23,7 @@ END_SECONDS = 60  # for a load to end after its input has ended
 SILENT_SECONDS = 30  # without an answer: then the mount counts as hung
 HERE = Path(__file__).resolve().parent
 MOUNT_TESTS = HERE.parent / "mount"
+LOADS_NEED = "spill=host:1G"  # prog_recovery moves its files out of the GPU and back
 
 
 def knows(machine, option):

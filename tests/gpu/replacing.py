@@ -13,7 +13,7 @@ import time
 from harness import Failure
 from killing import spread
 from pointers import comes_back, memory
-from recovering import MOUNT_TESTS, Loads, Recovering, differences, make_kept, snapshot
+from recovering import LOADS_NEED, MOUNT_TESTS, Loads, Recovering, differences, make_kept, snapshot
 
 sys.path.append(str(MOUNT_TESTS))
 from service_manager import ServiceManager  # noqa: E402
@@ -98,7 +98,7 @@ def kill_both(mount, manager, loads):
 
 def both_killed(machine):
     manager, chance, took, held = ServiceManager(machine.scratch / "notify"), random.Random(2), [], 0
-    with Recovering(machine, "gpus=0", {"NOTIFY_SOCKET": manager.path}) as mount:
+    with Recovering(machine, f"gpus=0,{LOADS_NEED}", {"NOTIFY_SOCKET": manager.path}) as mount:
         mount.warm()
         kept = mount.gpu() / "kept", mount.path / "host" / "kept"
         make_kept(machine, mount)
@@ -120,7 +120,7 @@ def both_killed(machine):
 
 
 def point_upgrade(machine):
-    with Recovering(machine, "gpus=0") as mount:
+    with Recovering(machine, f"gpus=0,{LOADS_NEED}") as mount:
         mount.warm()
         kept = mount.gpu() / "kept", mount.path / "host" / "kept"
         make_kept(machine, mount)
