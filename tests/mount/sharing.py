@@ -22,12 +22,18 @@ def connect(mount):
     return connection
 
 
+def receive_all(connection):
+    """The next packet, the number of the request, and the packet's descriptors."""
+    packet, fds, _, _ = socket.recv_fds(connection, 4096, 128)
+    return packet, HEADER.unpack_from(packet)[4], fds
+
+
 def receive(connection):
     """The next packet, without its descriptors, and the number of the request."""
-    packet, fds, _, _ = socket.recv_fds(connection, 4096, 128)
+    packet, number, fds = receive_all(connection)
     for fd in fds:
         os.close(fd)
-    return packet, HEADER.unpack_from(packet)[4]
+    return packet, number
 
 
 def key_of(connection):
@@ -55,3 +61,12 @@ def answer(connection, number):
 def lease(file, connection):
     """The size of an open file; or the OSError of the refusal."""
     return answer(connection, ask(file, key_of(connection)))
+
+
+def lease_memory(file, connection):
+    """The descriptors of the first chunks of an open file, which belong to the caller."""
+    number = ask(file, key_of(connection))
+    packet, answered, fds = receive_all(connection)
+    if (HEADER.unpack_from(packet)[2], answered) != (LAYOUT, number):
+        raise AssertionError(f"no layout for request {number}: {packet}")
+    return fds
