@@ -136,7 +136,7 @@ static void chunk_init(struct chunk *made)
 	made->id = 0;
 	made->pool_private = NULL;
 	atomic_init(&made->lost, false);
-	atomic_init(&made->handed_out, false);
+	atomic_init(&made->handed_out, CHUNK_KEPT);
 	atomic_init(&made->bar, NULL);
 	brlock_init(&made->bar_use_lock);
 	atomic_init(&made->bar_heat, 0);

@@ -98,6 +98,10 @@ enum memory_place { PLACE_GPU, PLACE_HOST, PLACE_DISK, PLACES };
 /* "gpu", "host", "disk": for texts and JSON. */
 const char *memory_place_name(enum memory_place place);
 
+/* CHUNK_KEPT: no other process has ever had a descriptor of the chunk. CHUNK_HANDING_OUT: another
+ * process may have one. CHUNK_HANDED_OUT: the same, and the next daemon will know. */
+enum chunk_handed_out { CHUNK_KEPT, CHUNK_HANDING_OUT, CHUNK_HANDED_OUT };
+
 /* An allocation of physical memory. bytes is a multiple of CHUNK_ALIGN. The provider fills in
  * device, bytes and place, the wrapper chunk_new the rest. The fields from bar on belong to
  * bar_cache.c. */
@@ -108,7 +112,7 @@ struct chunk {
 	uint64_t id;	    /* given by the pool's watcher (pool.h); 0: no watcher */
 	void *pool_private; /* blocks.c: the state of a shared chunk; NULL: a span owns the chunk */
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
-	atomic_bool handed_out; /* another process may have the chunk mapped; set and read by fs/ */
+	_Atomic uint8_t handed_out;		  /* enum chunk_handed_out; set by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
 	_Atomic(void *) bar; /* CPU address of the mapping, or NULL; used under bar_use_lock */
 	struct brlock bar_use_lock; /* read-locked: in use; write-locked: being removed */

@@ -96,7 +96,7 @@ struct chunk *stock_take(struct stock *stock, uint64_t bytes)
 bool stock_put(struct stock *stock, struct chunk *chunk)
 {
 	if (chunk->bytes != stock->chunk_bytes || chunk->pool_private ||
-	    atomic_load(&chunk->handed_out) || atomic_load(&chunk->lost) ||
+	    atomic_load(&chunk->handed_out) != CHUNK_KEPT || atomic_load(&chunk->lost) ||
 	    atomic_load(&stock->device->failed) || !chunk_push(stock, chunk))
 		return false;
 	atomic_fetch_add(&stock->budget->stocked, chunk->bytes);

@@ -48,7 +48,7 @@ uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
 	if (!old_memory)
 		return 0;
 	EXTENTS_FOREACH (extent, extents) {
-		if (atomic_load(&extent->span.chunk->handed_out) &&
+		if (atomic_load(&extent->span.chunk->handed_out) != CHUNK_KEPT &&
 		    span_owns_chunk(&extent->span) &&
 		    extents_reserve(&old_memory->extents, 1) == 0) {
 			extents_insert(&old_memory->extents, extent);

@@ -815,7 +815,7 @@ START_TEST(stock_of_chunks)
 	ck_assert_uint_eq(atomic_load(&budget.held), 8 * MIB);
 
 	/* Kept, but not what another process may have. */
-	atomic_store(&spans[1].chunk->handed_out, true);
+	atomic_store(&spans[1].chunk->handed_out, CHUNK_HANDING_OUT);
 	pool_free_span(pool, &spans[0]);
 	pool_free_span(pool, &spans[1]);
 	ck_assert_uint_eq(stock_bytes(stock), 4 * MIB);
