@@ -72,6 +72,8 @@ static void mount_report_ready(struct fs *fs, struct daemon *daemon)
 	if (fdstore_flags(fs->fdstore) & IPC_BACKGROUND)
 		daemon_leave(level);
 	fdstore_ready(fs->fdstore);
+	/* After this message the keeper starts no earlier program again. */
+	journal_raise(fs->journal);
 	notify_send(NOTIFY_READY);
 }
 

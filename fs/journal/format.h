@@ -23,8 +23,10 @@
 #include "fs/core/limits.h"
 #include "fs/journal/persistent_fields.h"
 
-#define JOURNAL_MAGIC	     0x6c616e72756f6a67ULL /* "gjournal" */
-#define JOURNAL_VERSION	     2
+#define JOURNAL_MAGIC	0x6c616e72756f6a67ULL /* "gjournal" */
+#define JOURNAL_VERSION 3
+/* The oldest version that a daemon can take over: without JOURNAL_HANDED_OUT. */
+#define JOURNAL_VERSION_MIN  2
 #define JOURNAL_HEADER_BYTES (64ULL << 10)
 #define JOURNAL_UNIT	     (64ULL << 10)
 #define JOURNAL_HALVES	     2
@@ -43,7 +45,8 @@ enum journal_state {
 
 struct journal_header {
 	uint64_t magic;
-	uint32_t version, n_volumes;
+	_Atomic uint32_t version;
+	uint32_t n_volumes;
 	uint64_t slots; /* the number of inode slots */
 	uint64_t half_bytes;
 	_Atomic uint64_t state;
@@ -57,6 +60,9 @@ struct journal_header {
 	_Atomic uint32_t pages[INODE_SHARDS]; /* where each shard of the inode table ends */
 	char volumes[JOURNAL_VOLUMES][48];    /* UUIDs of the GPUs; "host" */
 	char backend[16]; /* "cuda"; empty in journals that were begun before this field existed */
+	/* Version 2 had no JOURNAL_HANDED_OUT: until the next checkpoint, any chunk may have been
+	 * handed out. */
+	_Atomic uint32_t all_handed_out;
 };
 static_assert(sizeof(struct journal_header) <= JOURNAL_HEADER_BYTES, "the header has its room");
 
@@ -107,6 +113,9 @@ enum journal_kind {
 	JOURNAL_CUT,	   /* journal_cut: the range has no memory any more */
 	JOURNAL_REQUEST,   /* journal_request */
 	JOURNAL_DIR,	   /* journal_dir */
+	/* journal_handed_out; ids. Other processes may have these chunks. No later record changes
+	 * that. */
+	JOURNAL_HANDED_OUT,
 	JOURNAL_KINDS
 };
 
@@ -218,6 +227,10 @@ static inline enum memory_place journal_chunk_place(uint64_t chunk)
 	return (enum memory_place)(chunk >> JOURNAL_PLACE_SHIFT);
 }
 
+struct journal_handed_out {
+	uint32_t n_chunks, unused;
+};
+
 struct journal_cut {
 	uint64_t ino;
 	uint64_t from, to;
@@ -251,6 +264,11 @@ static inline bool journal_has_older(uint64_t state)
 static inline uint64_t journal_align(uint64_t bytes)
 {
 	return (bytes + 7) & ~7ULL;
+}
+
+static inline bool journal_version_is_known(uint32_t version)
+{
+	return version >= JOURNAL_VERSION_MIN && version <= JOURNAL_VERSION;
 }
 
 uint64_t journal_segment_check(const struct journal_segment *segment, uint64_t epoch);

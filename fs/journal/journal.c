@@ -257,6 +257,27 @@ void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 	fault_call(journal);
 }
 
+bool journal_is_raised(const struct journal *journal)
+{
+	return atomic_load(&journal->header->version) == JOURNAL_VERSION;
+}
+
+bool journal_all_handed_out(const struct journal *journal)
+{
+	return !journal_is_raised(journal) || atomic_load(&journal->header->all_handed_out);
+}
+
+void journal_raise(struct journal *journal)
+{
+	if (!journal || journal_is_raised(journal))
+		return;
+	atomic_store(&journal->header->all_handed_out, 1);
+	fault_call(journal);
+	atomic_store(&journal->header->version, JOURNAL_VERSION);
+	fault_call(journal);
+	checkpoint_request(journal);
+}
+
 static void append_request(struct journal *journal, const struct journal_request *done)
 {
 	struct journal_piece piece = {
@@ -310,6 +331,7 @@ int journal_rotate_begin(struct journal *journal)
 	uint64_t state = atomic_load(&header->state);
 	unsigned other = !journal_newest(state);
 
+	journal->rotation_raised = journal_is_raised(journal);
 	if (journal_has_older(state))
 		return -EBUSY;
 	header->epoch[other] = header->epoch[!other] + 1;
@@ -329,6 +351,9 @@ void journal_rotate_end(struct journal *journal)
 
 	fault_call(journal);
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
+	fault_call(journal);
+	if (journal->rotation_raised)
+		atomic_store(&header->all_handed_out, 0);
 	fault_call(journal);
 	/* The half must be zero before records are appended to it again. */
 	off_t offset = journal->halves[older] - (char *)header;

@@ -46,6 +46,7 @@ struct journal {
 	int lock_fd;		   /* a second open file of fd, for flock; -1: none */
 	_Atomic uint64_t sequence; /* the next record's number */
 	_Atomic uint64_t last_id;  /* the highest id of a chunk or of an object of host/ */
+	bool rotation_raised;	   /* the checkpoint that is under way began after journal_raise */
 	struct journal_writer writers[JOURNAL_WRITERS];
 	/* The requests that earlier daemons had completed, sorted by number: the duplicate request
 	 * cache. */
@@ -70,6 +71,14 @@ struct journal {
  * -EBUSY: another daemon uses the journal. On success fd is the journal's. */
 int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **journal);
+/* Whether any chunk in the journal may have been handed out, because earlier daemons did not record
+ * that. */
+bool journal_all_handed_out(const struct journal *journal);
+/* A journal of an earlier version gets no records that this version does not know, so that the
+ * earlier program can take the journal back if this daemon ends before it serves. journal_raise
+ * ends that: from here on earlier programs refuse the journal. */
+bool journal_is_raised(const struct journal *journal);
+void journal_raise(struct journal *journal);
 /* Unmaps the journal; the memory lives as long as its descriptor is held. */
 void journal_close(struct journal *journal);
 

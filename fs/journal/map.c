@@ -177,7 +177,7 @@ static int header_check(const struct journal_header *header, uint64_t bytes)
 {
 	if (header->magic != JOURNAL_MAGIC)
 		return log_unreadable("not a journal");
-	if (header->version != JOURNAL_VERSION)
+	if (!journal_version_is_known(atomic_load(&header->version)))
 		return log_unreadable("of another version");
 	if (atomic_load(&header->broken))
 		return log_unreadable("records were lost when there was no memory for them");

@@ -190,6 +190,10 @@ static bool tail_is_valid(const struct journal_view *view)
 		return ((const struct journal_file *)view->fixed)->n_extents *
 			   (uint64_t)sizeof(struct journal_extent) ==
 		       bytes;
+	case JOURNAL_HANDED_OUT:
+		return ((const struct journal_handed_out *)view->fixed)->n_chunks *
+			   (uint64_t)sizeof(uint64_t) ==
+		       bytes;
 	default:
 		return bytes == 0;
 	}
@@ -216,6 +220,7 @@ uint32_t journal_view(const struct journal_record *record, uint32_t offset,
 	    [JOURNAL_CUT] = sizeof(struct journal_cut),
 	    [JOURNAL_REQUEST] = sizeof(struct journal_request),
 	    [JOURNAL_DIR] = sizeof(struct journal_dir),
+	    [JOURNAL_HANDED_OUT] = sizeof(struct journal_handed_out),
 	};
 	uint32_t at = offset ? offset : (uint32_t)sizeof(*record);
 

@@ -358,7 +358,8 @@ static int header_take(const struct fdstore_ops *fdstore, struct journal_header 
 	if (fd < 0)
 		return fd;
 	return pread(fd, header, sizeof(*header), 0) == sizeof(*header) &&
-		       header->magic == JOURNAL_MAGIC && header->version == JOURNAL_VERSION &&
+		       header->magic == JOURNAL_MAGIC &&
+		       journal_version_is_known(atomic_load(&header->version)) &&
 		       header->n_volumes <= JOURNAL_VOLUMES
 		   ? 0
 		   : -EUCLEAN;
@@ -370,8 +371,8 @@ int fs_restore_check(const struct fdstore_ops *fdstore)
 	int rc = header_take(fdstore, &header);
 
 	if (rc == -EUCLEAN)
-		log_error("journal: the version is not %d, the only supported version",
-			  JOURNAL_VERSION);
+		log_error("journal: of another version: this program reads the versions %d to %d",
+			  JOURNAL_VERSION_MIN, JOURNAL_VERSION);
 	return rc == -ENOENT ? 0 : rc;
 }
 
