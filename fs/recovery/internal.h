@@ -36,8 +36,11 @@ struct restore {
 	struct journal_request *earlier; /* requests that the last daemon carried over */
 	size_t n_earlier;
 	struct restore_held *held; /* by id */
-	uint64_t last_id;	   /* the highest id in use */
-	uint64_t n_missing;	   /* files whose memory was not found */
+	uint64_t *handed_out;	   /* ids of chunks; sorted after the replay */
+	size_t n_handed_out;
+	bool all_handed_out;
+	uint64_t last_id;   /* the highest id in use */
+	uint64_t n_missing; /* files whose memory was not found */
 };
 
 /* replay.c */
@@ -56,6 +59,12 @@ int restore_tree(struct restore *restore);
 int restore_charges(struct restore *restore);
 /* Frees inodes that cannot be reached. From here on the inodes are usable. */
 void restore_prune(struct restore *restore);
+
+/* handed_out.c. Remembers the chunks of a record. */
+int restore_handed_out(struct restore *restore, const struct journal_view *view);
+void restore_handed_out_sort(struct restore *restore);
+/* Whether an earlier daemon may have handed out the whole chunk with this id. */
+bool restore_was_handed_out(const struct restore *restore, uint64_t id);
 
 /* memory.c. Before restore_memory, the chunk pointer of an extent contains the chunk's id. */
 int restore_file(struct restore *restore, struct inode *inode, const struct journal_view *view);

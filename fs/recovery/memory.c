@@ -181,6 +181,9 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t n
 		return rc;
 	}
 	(*chunk)->id = id;
+	/* The other chunks have blocks of several files, and were never handed out. */
+	if (kind == POOL_WHOLE && restore_was_handed_out(restore, id))
+		atomic_store(&(*chunk)->handed_out, CHUNK_HANDED_OUT);
 	rc = pool_adopt(pool, *chunk, kind);
 	if (rc < 0)
 		chunk_free(*chunk);

@@ -347,6 +347,8 @@ static int replay_view(struct restore *restore, const struct journal_view *view)
 		return replay_name_gone(restore, view);
 	case JOURNAL_REQUEST:
 		return request_keep(restore, view->fixed);
+	case JOURNAL_HANDED_OUT:
+		return restore_handed_out(restore, view);
 	default:
 		return replay_change(restore, view);
 	}

@@ -234,6 +234,7 @@ static int tree_rebuild(struct restore *restore)
 
 	if (rc == 0)
 		rc = journal_replay(restore);
+	restore_handed_out_sort(restore);
 	if (rc == 0)
 		rc = restore_tree(restore);
 	timeline_mark(&restore->fs->timeline, TIMELINE_JOURNAL);
@@ -261,7 +262,9 @@ static int tree_rebuild(struct restore *restore)
 
 static int journal_restore(struct fs *fs)
 {
-	struct restore restore = {.fs = fs, .journal = fs->journal};
+	struct restore restore = {.fs = fs,
+				  .journal = fs->journal,
+				  .all_handed_out = journal_all_handed_out(fs->journal)};
 	unsigned max_write = fs->can.max_write;
 	int rc = -ENOMEM;
 
@@ -288,6 +291,7 @@ static int journal_restore(struct fs *fs)
 	restore_held_free(&restore);
 	free(restore.recent);
 	free(restore.earlier);
+	free(restore.handed_out);
 	worker_end();
 	fs->can.max_write = max_write;
 	return rc;
