@@ -290,15 +290,6 @@ bool file_is_loose(const struct file *file)
 	return atomic_load(&file->loose) > 0;
 }
 
-void file_set_handed_out(struct file *file)
-{
-	brlock_token token = brlock_read_lock(&file->layout_lock);
-
-	EXTENTS_FOREACH (extent, &file->extents)
-		atomic_store(&extent->span.chunk->handed_out, span_owns_chunk(&extent->span));
-	brlock_read_unlock(&file->layout_lock, token);
-}
-
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait)
 {
@@ -323,15 +314,14 @@ void file_chunks_close(struct file_chunk *chunks, uint32_t count)
 static int extent_export(const struct extent *extent, struct file_chunk *chunk)
 {
 	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
-	atomic_store(&extent->span.chunk->handed_out, true);
 	return chunk_export(extent->span.chunk, &chunk->fd);
 }
 
-/* Exports the extents from number first on that back bytes below end, up to the first extent that
+/* The number of extents from number first on that back bytes below end, up to the first extent that
  * is not exportable. The file may have grown, or been emptied and rewritten, since file_lease made
  * the file exportable; and other files' bytes share the memory around its small pieces. */
-static int extents_export(const struct extents *extents, uint64_t end, uint32_t first,
-			  struct file_chunk *chunks, uint32_t max)
+static uint32_t extents_exportable(const struct extents *extents, uint64_t end, uint32_t first,
+				   uint32_t max)
 {
 	uint64_t at = first && first <= extents->count ? extent_end(&extents->at[first - 1]) : 0;
 	uint32_t count = 0;
@@ -342,14 +332,54 @@ static int extents_export(const struct extents *extents, uint64_t end, uint32_t 
 		if (extent->offset >= end || extent->offset != at ||
 		    !span_owns_chunk(&extent->span))
 			break;
-		int rc = extent_export(extent, &chunks[count]);
-
-		if (rc < 0) {
-			file_chunks_close(chunks, count);
-			return rc;
-		}
 		at = extent_end(extent);
 		count++;
+	}
+	return count;
+}
+
+/* One record names at most this many chunks. */
+#define HAND_OUT_MAX 32
+
+/* Stores that other processes have the chunks, for the next daemon too, which must give the memory
+ * to no other file. A checkpoint that writes the file's extents meanwhile reads the state, so the
+ * state is set before the record; and a concurrent export relies on the record only once the record
+ * is complete. */
+static void chunks_hand_out(struct journal *journal, const struct extent *extents, uint32_t count)
+{
+	uint64_t ids[HAND_OUT_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct chunk *chunk = extents[i].span.chunk;
+
+		if (atomic_load(&chunk->handed_out) == CHUNK_HANDED_OUT)
+			continue;
+		atomic_store(&chunk->handed_out, CHUNK_HANDING_OUT);
+		ids[n++] = chunk->id;
+	}
+	if (!n)
+		return;
+	file_record_handed_out(journal, ids, n);
+	for (uint32_t i = 0; i < count; i++)
+		atomic_store(&extents[i].span.chunk->handed_out, CHUNK_HANDED_OUT);
+}
+
+static int extents_export(const struct extents *extents, struct journal *journal, uint64_t end,
+			  uint32_t first, struct file_chunk *chunks, uint32_t max)
+{
+	uint32_t count = extents_exportable(extents, end, first, max);
+
+	for (uint32_t at = 0; at < count; at += HAND_OUT_MAX)
+		chunks_hand_out(journal, &extents->at[first + at],
+				count - at < HAND_OUT_MAX ? count - at : HAND_OUT_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		int rc = extent_export(&extents->at[first + i], &chunks[i]);
+
+		if (rc < 0) {
+			file_chunks_close(chunks, i);
+			return rc;
+		}
 	}
 	return (int)count;
 }
@@ -374,8 +404,9 @@ static struct file_place file_place_read(const struct file *file)
 	return (struct file_place){.volume = file_volume(file), .size = file_size(file)};
 }
 
-int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
-		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place)
+int file_export(struct file *file, struct journal *journal, enum file_share_access access,
+		enum file_wait wait, uint32_t first, struct file_chunk *chunks, uint32_t max,
+		struct file_place *place)
 {
 	brlock_token token = NULL;
 
@@ -391,7 +422,7 @@ int file_export(struct file *file, enum file_share_access access, enum file_wait
 		rc = -EINPROGRESS;
 
 	if (rc == 0 && file_is_device(file))
-		rc = extents_export(&file->extents, at.size, first, chunks, max);
+		rc = extents_export(&file->extents, journal, at.size, first, chunks, max);
 	else if (rc == 0 && object >= 0 && first == 0 && max > 0)
 		rc = object_export(object, at.size, access, chunks);
 	brlock_read_unlock(&file->layout_lock, token);

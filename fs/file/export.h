@@ -55,8 +55,6 @@ bool file_was_leased(const struct file *file);
 void file_set_was_leased(struct file *file);
 /* Whether leases that keep no memory exist, dropped or not. */
 bool file_is_loose(const struct file *file);
-/* For recovery: an earlier daemon exported the file's chunks. */
-void file_set_handed_out(struct file *file);
 
 /* After growth of a leased file: makes the new memory exportable too. */
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
@@ -68,11 +66,13 @@ struct file_place {
 	uint64_t size;
 };
 
-/* Exports the chunks from number first on, at most max. Returns the number of chunks; 0 past the
+/* Exports the chunks from number first on, at most max. Before a descriptor exists, the journal has
+ * that other processes may have the chunks. Returns the number of chunks; 0 past the
  * last chunk. On an error all descriptors are closed, and place is unchanged. A file in host/ has a
  * single chunk, its object; the descriptor is read-only unless the access is FILE_SHARE_WRITE. */
-int file_export(struct file *file, enum file_share_access access, enum file_wait wait,
-		uint32_t first, struct file_chunk *chunks, uint32_t max, struct file_place *place);
+int file_export(struct file *file, struct journal *journal, enum file_share_access access,
+		enum file_wait wait, uint32_t first, struct file_chunk *chunks, uint32_t max,
+		struct file_place *place);
 
 /* Closes exported descriptors that were not sent. */
 void file_chunks_close(struct file_chunk *chunks, uint32_t count);

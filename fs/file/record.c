@@ -123,6 +123,56 @@ void file_record_object(const struct file_call *call, const struct file *file)
 	journal_append(call->journal, &piece, 1, NULL);
 }
 
+void file_record_handed_out(struct journal *journal, const uint64_t *chunks, uint32_t n_chunks)
+{
+	struct journal_handed_out image = {.n_chunks = n_chunks};
+	struct journal_piece piece = {
+	    .kind = JOURNAL_HANDED_OUT,
+	    .bytes = sizeof(image),
+	    .fixed = &image,
+	    .tail = {{chunks, n_chunks * (uint32_t)sizeof(*chunks)}},
+	};
+
+	if (journal && journal_is_raised(journal))
+		journal_append(journal, &piece, 1, NULL);
+}
+
+/* Ids for file_record_handed_out, some at a time. */
+struct handed_out {
+	struct journal *journal;
+	uint64_t ids[FEW];
+	uint32_t n;
+};
+
+static void handed_out_flush(struct handed_out *handed_out)
+{
+	if (handed_out->n)
+		file_record_handed_out(handed_out->journal, handed_out->ids, handed_out->n);
+	handed_out->n = 0;
+}
+
+static void handed_out_add(struct handed_out *handed_out, uint64_t id)
+{
+	handed_out->ids[handed_out->n++] = id;
+	if (handed_out->n == FEW)
+		handed_out_flush(handed_out);
+}
+
+/* Of chunks that recovery did not find, the state is not kept: all may have been handed out. */
+static void record_all_handed_out(const struct file_call *call, const struct file *file)
+{
+	const struct file_missing *missing = file_missing(file);
+	struct handed_out handed_out = {.journal = call->journal};
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		if (atomic_load(&extent->span.chunk->handed_out) != CHUNK_KEPT)
+			handed_out_add(&handed_out, extent->span.chunk->id);
+	for (uint32_t i = 0; missing && i < missing->n_extents; i++)
+		if (missing->extents[i].bytes >= CHUNK_ALIGN)
+			handed_out_add(&handed_out, journal_chunk_id(missing->extents[i].chunk));
+	handed_out_flush(&handed_out);
+}
+
 /* Records the extents that recovery did not find, which another daemon may find. */
 static void record_missing(const struct file_call *call, const struct file *file,
 			   const struct file_missing *missing)
@@ -163,6 +213,7 @@ void file_record_all(const struct file_call *call, struct file *file, pthread_mu
 
 	pthread_mutex_lock(lock);
 	record_all(call, file);
+	record_all_handed_out(call, file);
 	pthread_mutex_unlock(lock);
 	brlock_read_unlock(&file->layout_lock, token);
 }

@@ -26,6 +26,8 @@ void file_record_replaced(const struct file_call *call, const struct file *file,
 			  uint64_t to, const struct extents *fresh);
 /* The file has its present object (host/), or no object. */
 void file_record_object(const struct file_call *call, const struct file *file);
+/* Other processes may have the chunks with these ids. No lock is needed. */
+void file_record_handed_out(struct journal *journal, const uint64_t *chunks, uint32_t n_chunks);
 /* All memory of the file, for a checkpoint. The caller holds no lock. The function takes
  * layout_lock, shared, and then lock, which callers of file_object hold. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock);

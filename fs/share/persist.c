@@ -245,7 +245,6 @@ static void connection_slots_sweep(struct share *share, struct restored *restore
 /* The file counts every restored lease as FILE_LEASE_HOLDS at first. */
 static void file_restore_kind(struct fs *fs, struct inode *inode, enum file_lease_kind kind)
 {
-	file_set_handed_out(inode->file);
 	if (kind == FILE_LEASE_LOOSE)
 		file_lease_loosen(inode->file);
 	else if (kind == FILE_LEASE_DROPPED)

@@ -264,8 +264,9 @@ int share_send_chunks(struct share *share, struct share_connection *connection,
 	struct share_layout layout = {
 	    .number = number, .lease = lease->number, .flags = lease_flags(lease), .first = first};
 	/* The export checks again which access the lease may have. */
-	int count = file_export(lease->inode->file, share_access(lease->inode, lease->access), wait,
-				first, chunks, GPUMEM_CHUNKS_PER_MESSAGE + 1, &layout.place);
+	int count = file_export(lease->inode->file, share->fs->journal,
+				share_access(lease->inode, lease->access), wait, first, chunks,
+				GPUMEM_CHUNKS_PER_MESSAGE + 1, &layout.place);
 	uint32_t sent = (uint32_t)count;
 
 	if (count < 0)

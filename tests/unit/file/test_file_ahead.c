@@ -178,7 +178,7 @@ static void change_lease(struct file *file, uint64_t at)
 
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
 			 FILE_LEASE_HOLDS);
-	int n = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place);
+	int n = file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place);
 
 	ck_assert_int_gt(n, 0);
 	memset(data + at, 2, PIECE);

@@ -76,10 +76,10 @@ START_TEST(nothing_of_other_files)
 	struct file *file = file_with(GPU0, mine, sizeof(mine), 0);
 
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 1);
 	ck_assert_int_eq(
-	    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, &chunk + 1, 1, &place), 0);
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place), 1);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, &chunk + 1, 1, &place), 0);
 	char *map = map_chunks(&chunk, 1);
 
 	ck_assert(only(map, 'm', sizeof(mine)));
@@ -111,7 +111,8 @@ START_TEST(holes_are_filled)
 
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), far), sizeof(data));
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	int count = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, MAX, &place);
+	int count =
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, MAX, &place);
 
 	ck_assert_int_gt(count, 0);
 	char *map = map_chunks(chunks, (uint32_t)count);
@@ -172,13 +173,13 @@ START_TEST(growth_is_handed_on)
 	struct file *file = file_with(GPU0, data, 1000, 0);
 
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	int had = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, before, MAX, &place);
+	int had = file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, before, MAX, &place);
 
 	ck_assert_int_eq(had, 1);
 	memset(data, 'b', sizeof(data));
 	ck_assert_int_eq(file_write(file, &fixture.call, data, sizeof(data), 1000), sizeof(data));
 	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	int more = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, (uint32_t)had, after,
+	int more = file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, (uint32_t)had, after,
 			       MAX - had, &place);
 
 	ck_assert_int_ge(more, 1);
@@ -215,11 +216,13 @@ START_TEST(what_is_not_fit_is_not_handed_out)
 				 0);
 		ck_assert_int_eq(file_allocate(file, &small, 0, wheres[i], 100), 0);
 		ck_assert_int_eq(
-		    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place), 1);
+		    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place),
+		    1);
 		ck_assert_uint_eq(chunks[0].bytes, CHUNK_ALIGN);
 		file_chunks_close(chunks, 1);
 		ck_assert_int_eq(
-		    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, chunks, 8, &place), 0);
+		    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 1, chunks, 8, &place),
+		    0);
 		file_unlease(file, 1);
 		file_free(file, &fixture.call);
 		file_free(neighbour, &fixture.call);
@@ -257,8 +260,8 @@ START_TEST(host_objects_by_access)
 	struct file *file = file_with(HOST, "host", 4, 0);
 
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 1);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place), 1);
 	ck_assert_uint_eq(chunk.bytes, 4);
 	ck_assert_ptr_eq(place.volume, &fixture.volumes[HOST]);
 	ck_assert_uint_eq(place.size, 4);
@@ -266,8 +269,8 @@ START_TEST(host_objects_by_access)
 	ck_assert_ptr_eq(mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0),
 			 MAP_FAILED);
 	file_chunks_close(&chunk, 1);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 1);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place), 1);
 	char *map = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, chunk.fd, 0);
 
 	ck_assert_ptr_ne(map, MAP_FAILED);
@@ -293,12 +296,12 @@ START_TEST(device_memory_by_access)
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_TRUSTED, FILE_MAY_WAIT), 0);
 	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ, FILE_MAY_WAIT),
 			 -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_READ, FILE_MAY_WAIT, 5, &chunk, 1, &place),
-			 -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_TRUSTED, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 1);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place), -EPERM);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_READ, FILE_MAY_WAIT, 5, &chunk, 1, &place), -EPERM);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_TRUSTED, FILE_MAY_WAIT, 0, &chunk, 1, &place), 1);
 	ck_assert_ptr_eq(place.volume, &fixture.volumes[GPU0]);
 	ck_assert_uint_eq(place.size, 6);
 	file_chunks_close(&chunk, 1);
@@ -332,8 +335,9 @@ START_TEST(a_move_to_a_device_is_noticed)
 	file_move_free(move);
 	ck_assert_int_eq(leased, -EPERM);
 	ck_assert_uint_eq(file_leases(moving), 0);
-	ck_assert_int_eq(file_export(moving, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 -EPERM);
+	ck_assert_int_eq(
+	    file_export(moving, NULL, FILE_SHARE_READ, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+	    -EPERM);
 	file_free(moving, &fixture.call);
 }
 END_TEST
@@ -355,8 +359,8 @@ START_TEST(without_waiting)
 	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT), 0);
 	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_READ, FILE_NO_WAIT),
 			 -EPERM);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place),
-			 1);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place), 1);
 	file_chunks_close(&chunk, 1);
 	file_unlease(file, 2);
 	ck_assert_int_eq(file_move_begin(file, &fixture.call, &fixture.volumes[HOST], &move), 0);
@@ -364,8 +368,9 @@ START_TEST(without_waiting)
 			 -EINPROGRESS);
 	ck_assert_int_eq(file_lease_more(file, &fixture.call, FILE_SHARE_WRITE, FILE_NO_WAIT),
 			 -EINPROGRESS);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place),
-			 -EINPROGRESS);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, &chunk, 1, &place),
+	    -EINPROGRESS);
 	file_move_end(move, FILE_MOVE_ABORT);
 	file_move_free(move);
 	ck_assert_uint_eq(file_leases(file), 0);
@@ -414,10 +419,11 @@ START_TEST(many_chunks_are_for_those_who_wait)
 	}
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
 	ck_assert_int_eq(
-	    file_export(file, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, chunks, CHUNKS, &place),
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_NO_WAIT, 0, chunks, CHUNKS, &place),
 	    -EINPROGRESS);
 	ck_assert_int_eq(
-	    file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, CHUNKS, &place), CHUNKS);
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, CHUNKS, &place),
+	    CHUNKS);
 	file_chunks_close(chunks, CHUNKS);
 	file_unlease(file, CHUNKS);
 	file_free(file, &fixture.call);
@@ -431,8 +437,8 @@ START_TEST(an_empty_file_has_no_chunks)
 
 	ck_assert_int_eq(file_new(&fixture.volumes[GPU0], &file), 0);
 	ck_assert_int_eq(file_lease(file, &fixture.call, FILE_SHARE_WRITE, FILE_MAY_WAIT), 0);
-	ck_assert_int_eq(file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
-			 0);
+	ck_assert_int_eq(
+	    file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place), 0);
 	file_unlease(file, 1);
 	file_free(file, &fixture.call);
 }

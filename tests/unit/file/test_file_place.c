@@ -175,7 +175,7 @@ START_TEST(lease_of_a_file_that_belongs_there)
 
 	ck_assert_int_eq(kind, FILE_LEASE_HOLDS);
 	ck_assert_uint_eq(file_bytes_in(file, PLACE_GPU), 0);
-	int n = file_export(file, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place);
+	int n = file_export(file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, chunks, 8, &place);
 
 	ck_assert_int_gt(n, 0);
 	file_chunks_close(chunks, (uint32_t)n);
