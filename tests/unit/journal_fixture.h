@@ -14,6 +14,7 @@
 #include "backend/disk.h"
 #include "common/cleanup.h"
 #include "common/hash.h"
+#include "fs/file/internal.h"
 #include "fs/journal/journal.h"
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
@@ -255,6 +256,14 @@ static inline void describe_times(const struct stat *st, FILE *out)
 		st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
 }
 
+/* Where the file has memory that other processes may have. */
+static inline void describe_handed_out(struct file *file, FILE *out)
+{
+	EXTENTS_FOREACH (extent, &file->extents)
+		if (atomic_load(&extent->span.chunk->handed_out) != CHUNK_KEPT)
+			fprintf(out, "   handed out: %lx\n", extent->offset);
+}
+
 static inline void describe_inode(struct fs *fs, struct inode *inode, enum describe how, FILE *out)
 {
 	const struct xattr *xattr = NULL;
@@ -290,6 +299,7 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 	if (S_ISREG(inode->mode)) {
 		fprintf(out, "   content %lx\n", content_hash(fs, inode));
 		file_describe(inode->file, out);
+		describe_handed_out(inode->file, out);
 	}
 }
 

@@ -223,6 +223,18 @@ static inline void act_bytes(struct actor *actor, struct inode *inode)
 	inode_touch_write(inode);
 }
 
+/* Hands out the first chunks of a leased file. */
+static inline void act_export(struct inode *inode)
+{
+	struct file_chunk chunks[4];
+	struct file_place place;
+	int n = file_export(inode->file, fixture.journal, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0,
+			    chunks, 4, &place);
+
+	ck_assert_int_ge(n, 0);
+	file_chunks_close(chunks, (uint32_t)n);
+}
+
 static inline void act_lease(struct actor *actor, struct inode *inode)
 {
 	struct inode_call call;
@@ -243,6 +255,7 @@ static inline void act_lease(struct actor *actor, struct inode *inode)
 		inode_lease_put(&fixture, inode, 1);
 		return;
 	}
+	act_export(inode);
 	inode_ref(inode);
 	actor->leased = inode;
 }

@@ -38,6 +38,28 @@ static void change_bytes(struct actor *actor, struct inode *dir, const char *nam
 	inode_put(&fixture, inode, 1);
 }
 
+/* Leases the file's memory, hands the memory out, and ends the lease. */
+static void hand_out(struct inode *dir, const char *name)
+{
+	struct file_chunk chunks[4];
+	struct file_place place;
+	struct inode_call call;
+	struct inode *inode;
+
+	if (tree_lookup(&fixture, dir, name, &inode))
+		return;
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	if (S_ISREG(inode->mode) && !inode->volume->system &&
+	    file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT) == 0) {
+		int n = file_export(inode->file, fixture.journal, FILE_SHARE_WRITE, FILE_MAY_WAIT,
+				    0, chunks, 4, &place);
+
+		file_chunks_close(chunks, n < 0 ? 0 : (uint32_t)n);
+		file_unlease(inode->file, 1);
+	}
+	inode_put(&fixture, inode, 1);
+}
+
 static void change_owner(struct actor *actor, struct inode *dir, const char *name)
 {
 	struct tree_attrs attrs = {.which = TREE_MODE | TREE_UID,
@@ -71,7 +93,7 @@ static void act(struct actor *actor)
 
 	snprintf(name, sizeof(name), "n%u", (unsigned)(random >> 8) % NAMES);
 	snprintf(new_name, sizeof(new_name), "n%u", (unsigned)(random >> 24) % NAMES);
-	switch (random % 10) {
+	switch (random % 12) {
 	case 0:
 	case 1:
 		make_file(from, name);
@@ -96,6 +118,9 @@ static void act(struct actor *actor)
 		break;
 	case 8:
 		change_owner(actor, from, name);
+		break;
+	case 9:
+		hand_out(from, name);
 		break;
 	default:
 		change_bytes(actor, from, name);
