@@ -104,7 +104,7 @@ help:
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: stand-in driver, host backend (more of it in check-asan)
 #: make check-client         the Python module, and the installed libraries
-#: make check-kills          the same tests while the daemon is killed again and again
+#: make check-kills          the same tests while the daemon is killed again and again (KILLS=1000: how often, at the end)
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
 #: make check-package        the packages, in a Debian that has nothing else; the wheel, in empty virtual environments
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
