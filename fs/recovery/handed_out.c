@@ -25,11 +25,11 @@ int restore_handed_out(struct restore *restore, const struct journal_view *view)
 	return 0;
 }
 
-static int by_id(const void *a, const void *b)
+static int by_id(const void *left, const void *right)
 {
-	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+	uint64_t first = *(const uint64_t *)left, second = *(const uint64_t *)right;
 
-	return (one > other) - (one < other);
+	return (first > second) - (first < second);
 }
 
 void restore_handed_out_sort(struct restore *restore)
