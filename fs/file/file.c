@@ -385,7 +385,8 @@ void file_update_accounting(struct file *file, const struct file_call *call)
 
 bool file_is_out(const struct file *file)
 {
-	return !file_is_device(file) && atomic_load(&file->handed_out) &&
+	return !file_is_device(file) && atomic_load(&file->fd) >= 0 &&
+	       atomic_load(&file->handed_out) &&
 	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
 }
 
