@@ -294,7 +294,7 @@ static const struct part filled[] = {
     {tree_open, tree_destroy},
     {checkpoint_start, checkpoint_end},
     {spool_open, spool_close},
-    {NULL, host_outs_end},
+    {host_outs_start, host_outs_end},
     {NULL, unclaimed_leases_end},
     {tier_balance_open, tier_balance_close},
     {tier_compact_open, tier_compact_close},

@@ -16,7 +16,6 @@
 #include "common/log.h"
 #include "fs/core/worker.h"
 #include "fs/share/internal.h"
-#include "fs/tree/host_out.h"
 
 /* How often deadlines are checked. */
 #define TICK_MS 1000
@@ -78,7 +77,6 @@ static void connection_accept(struct share *share)
 static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
-	host_outs_check(share->fs);
 	share_connections_end(share, clock_seconds());
 	share_queue_retry(share->queue);
 }

@@ -9,15 +9,17 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/file/file.h"
+#include "fs/file/export.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_table.h"
 
-/* Files checked per call: every check takes several system calls. */
-#define CHECKS_MAX 512
+/* A check takes several system calls, some 2 us in all. */
+#define CHECK_MS 500
 
 struct host_out {
 	struct host_out *prev, *next;
-	struct inode *inode; /* holds a reference */
+	uint64_t ino;
+	struct inode *held; /* HOST_LISTED_REFERENCE: with a reference; else NULL */
 };
 
 int host_outs_open(struct fs *fs)
@@ -35,11 +37,12 @@ void host_outs_close(struct fs *fs)
 	free(fs->outs);
 }
 
+/* The memory is allocated already, so quotas cannot refuse. */
 static void charge_update(struct fs *fs, struct inode *inode)
 {
 	struct inode_call call;
 
-	inode_call_init(&call, fs, inode, worker_copier(fs));
+	inode_call_init(&call, fs, inode, NULL);
 	call.overdraft = true;
 	file_update_accounting(inode->file, &call.call);
 }
@@ -47,69 +50,134 @@ static void charge_update(struct fs *fs, struct inode *inode)
 static void out_append(struct host_outs *outs, struct host_out *out)
 {
 	scoped_lock(&outs->lock);
+	bool was_empty = !outs->first;
+
 	DL_APPEND(outs->first, out);
+	if (was_empty)
+		background_wake(&outs->background);
 }
 
-static struct host_out *out_take_first(struct host_outs *outs)
+static struct host_out *outs_take_all(struct host_outs *outs)
 {
 	scoped_lock(&outs->lock);
-	struct host_out *out = outs->first;
+	struct host_out *all = outs->first;
 
-	if (out)
-		DL_DELETE(outs->first, out);
-	return out;
+	outs->first = NULL;
+	return all;
+}
+
+static enum host_listing out_listing(const struct host_out *out)
+{
+	return out->held ? HOST_LISTED_REFERENCE : HOST_LISTED_NUMBER;
+}
+
+/* Raises the inode's listing; false if the inode is listed so, or better, already. */
+static bool listing_raise(struct inode *inode, enum host_listing listing)
+{
+	uint8_t before = atomic_load(&inode->out);
+
+	while (before < listing)
+		if (atomic_compare_exchange_weak(&inode->out, &before, listing))
+			return true;
+	return false;
 }
 
 void host_out_update_accounting(struct fs *fs, struct inode *inode)
 {
+	enum host_listing listing =
+	    file_was_leased(inode->file) ? HOST_LISTED_REFERENCE : HOST_LISTED_NUMBER;
+
 	if (!file_is_out(inode->file))
 		return;
 	charge_update(fs, inode);
-	if (!file_is_out(inode->file) || atomic_exchange(&inode->out, true))
+	if (!file_is_out(inode->file) || !listing_raise(inode, listing))
 		return;
 	struct host_out *out = malloc(sizeof(*out));
 
 	/* Without memory for the entry the file stays charged until the next open and close. */
 	if (!out) {
-		atomic_store(&inode->out, false);
+		atomic_store(&inode->out, HOST_NOT_LISTED);
 		return;
 	}
-	inode_ref(inode);
-	out->inode = inode;
+	*out = (struct host_out){.ino = inode->ino};
+	if (listing == HOST_LISTED_REFERENCE) {
+		inode_ref(inode);
+		out->held = inode;
+	}
 	out_append(fs->outs, out);
 }
 
-static void host_out_free(struct fs *fs, struct host_out *out)
+static void out_free(struct fs *fs, struct host_out *out)
 {
-	inode_put(fs, out->inode, 1);
+	if (out->held)
+		inode_put(fs, out->held, 1);
 	free(out);
 }
 
-void host_outs_check(struct fs *fs)
+/* Whether the entry stays in the list. */
+static bool out_check(struct fs *fs, const struct host_out *out, struct inode *inode)
 {
-	struct host_out *again = NULL, *out, *next;
+	uint8_t listing = out_listing(out);
 
-	for (unsigned i = 0; i < CHECKS_MAX && (out = out_take_first(fs->outs)); i++) {
-		charge_update(fs, out->inode);
-		if (file_is_out(out->inode->file)) {
-			LL_PREPEND(again, out);
-			continue;
-		}
-		atomic_store(&out->inode->out, false);
-		/* A lease or handle that ended meanwhile saw inode->out still set and added no
-		 * entry. */
-		host_out_update_accounting(fs, out->inode);
-		host_out_free(fs, out);
+	/* A lease came later, and with the lease another entry. */
+	if (atomic_load(&inode->out) != listing)
+		return false;
+	charge_update(fs, inode);
+	if (file_is_out(inode->file))
+		return true;
+	/* A lease or handle that ended meanwhile saw the inode listed and added no entry. */
+	if (atomic_compare_exchange_strong(&inode->out, &listing, HOST_NOT_LISTED))
+		host_out_update_accounting(fs, inode);
+	return false;
+}
+
+static void host_outs_check(struct fs *fs)
+{
+	struct host_outs *outs = fs->outs;
+	struct host_out *all = outs_take_all(outs), *kept = NULL, *out, *next;
+
+	LL_FOREACH_SAFE (all, out, next) {
+		struct inode *inode = inode_table_get(fs->inodes, out->ino);
+
+		if (inode && out_check(fs, out, inode))
+			DL_APPEND(kept, out);
+		else
+			out_free(fs, out);
+		if (inode)
+			inode_put(fs, inode, 1);
 	}
-	LL_FOREACH_SAFE (again, out, next) {
-		out_append(fs->outs, out);
-	}
+	scoped_lock(&outs->lock);
+	DL_CONCAT(kept, outs->first);
+	outs->first = kept;
+}
+
+static bool outs_are_empty(struct host_outs *outs)
+{
+	scoped_lock(&outs->lock);
+	return !outs->first;
+}
+
+static void host_outs_work(struct background *background)
+{
+	struct fs *fs = background->context;
+
+	while (background_wait(background, outs_are_empty(fs->outs) ? -1 : CHECK_MS))
+		host_outs_check(fs);
+	worker_end();
+}
+
+int host_outs_start(struct fs *fs)
+{
+	return background_start(&fs->outs->background, host_outs_work, fs);
 }
 
 void host_outs_end(struct fs *fs)
 {
-	struct host_out *out;
+	struct host_out *all, *out, *next;
 
-	while ((out = out_take_first(fs->outs)))
-		host_out_free(fs, out);
+	background_stop(&fs->outs->background);
+	all = outs_take_all(fs->outs);
+	LL_FOREACH_SAFE (all, out, next) {
+		out_free(fs, out);
+	}
 }

@@ -2,31 +2,41 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The list of host/ files with a shared-memory object that programs may still write without the
  * daemon's knowledge: by a mapping or descriptor that outlived the last handle and lease, or by a
- * lease for writing. Such files are charged by their size, which the programs may change. The
- * kernel sends no notice when a program gives up an object, so a periodic check asks whether a
- * program still has the object. */
+ * lease for writing. Such files are charged by their size, which the programs may change.
+ *
+ * The kernel sends no notice when a program gives up an object, so a thread checks all listed files
+ * twice a second. A file without names and handles ends with the event that its holder allows: the
+ * kernel forgets the inode with the last mapping. Only a descriptor that a lease gave away keeps
+ * nothing in the kernel, so the list refers to an inode that was leased, and knows other inodes by
+ * number. */
 #ifndef FS_TREE_HOST_OUT_H
 #define FS_TREE_HOST_OUT_H
 
 #include <pthread.h>
 
+#include "fs/core/background.h"
+
 struct fs;
 struct inode;
+
+/* How the list knows an inode; ascending. */
+enum host_listing { HOST_NOT_LISTED, HOST_LISTED_NUMBER, HOST_LISTED_REFERENCE };
 
 struct host_outs {
 	pthread_mutex_t lock;
 	struct host_out *first;
+	struct background background;
 };
 
 /* Makes an empty list: 0 or -ENOMEM. */
 int host_outs_open(struct fs *fs);
 void host_outs_close(struct fs *fs); /* after host_outs_end */
+/* Starts the thread: 0 or -errno. */
+int host_outs_start(struct fs *fs);
+/* Ends the thread and empties the list. */
+void host_outs_end(struct fs *fs);
 /* Call after a handle or lease has ended or a lease for writing has begun: corrects the charge, and
  * adds the file to the list if programs may still have the object. Under no lock. */
 void host_out_update_accounting(struct fs *fs, struct inode *inode);
-/* Checks a limited number of files in the list; called once a second. */
-void host_outs_check(struct fs *fs);
-/* Empties the list. */
-void host_outs_end(struct fs *fs);
 
 #endif

@@ -61,7 +61,7 @@ struct inode {
 	uint32_t spilled[PLACES - PLACE_HOST];
 	atomic_bool counted;	   /* counts as a file of quota_dir; topology */
 	bool data_freed;	   /* data freed after the last name went; lock */
-	atomic_bool out;	   /* in the list of host_out.h */
+	_Atomic uint8_t out;	   /* enum host_listing, of host_out.h */
 	bool unlinked_open;	   /* counted in fs->n_unlinked_open; lock */
 	atomic_bool recorded;	   /* the journal has the inode */
 	atomic_bool paged;	   /* the kernel may have pages that a mapping filled */
