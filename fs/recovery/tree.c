@@ -10,6 +10,7 @@
 #include "fs/recovery/internal.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/host_out.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
@@ -267,6 +268,8 @@ static int inode_release(struct restore *restore, struct inode *inode)
 		inode_drop_data(restore->fs, inode);
 	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->lease_refs)
 		inode_trim(restore->fs, inode);
+	if (S_ISREG(inode->mode))
+		host_out_update_accounting(restore->fs, inode);
 	inode_put(restore->fs, inode, 1);
 	return 0;
 }
