@@ -135,7 +135,8 @@ int file_relayout(struct file *file, const struct file_call *call);
  * calls on the file wait. file_move_end makes the copy the file's memory (commit) or drops the
  * copy; in between, the caller may take further locks. file_move_free frees the file's former
  * memory, after the reply, because that takes milliseconds; an allocation that needs this memory
- * waits. -EBUSY for an object with a backing id: the kernel keeps using the object. */
+ * waits. -EBUSY: leased. -ETXTBSY for an object with a backing id: the kernel uses the object until
+ * the last handle is closed. */
 struct file_move;
 enum file_move_end { FILE_MOVE_ABORT, FILE_MOVE_COMMIT };
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,

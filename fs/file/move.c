@@ -215,6 +215,14 @@ static int move_make_copy(struct file_move *move)
 	return rc;
 }
 
+/* The kernel uses the object itself, sharers the chunks: the memory cannot be replaced. */
+static int move_check(const struct file *file)
+{
+	if (file_is_held(file))
+		return -EBUSY;
+	return !file_is_device(file) && atomic_load(&file->backing_id) ? -ETXTBSY : 0;
+}
+
 static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		      struct file_move **move)
 {
@@ -231,11 +239,10 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	    .fd = -1,
 	};
 
-	/* The kernel and mappings use the object itself, sharers the chunks: the memory cannot be
-	 * replaced. */
-	bool held = file_is_held(file) || (!file_is_device(file) && atomic_load(&file->backing_id));
-	int rc = held ? -EBUSY : move_make_copy(made);
+	int rc = move_check(file);
 
+	if (rc == 0)
+		rc = move_make_copy(made);
 	if (rc < 0) {
 		brlock_write_unlock(&file->layout_lock);
 		free(made->record);
@@ -383,7 +390,7 @@ int file_relayout(struct file *file, const struct file_call *call)
 		return -ENOSPC;
 	rc = file_move_begin(file, call, NULL, &move);
 	if (rc < 0)
-		return rc;
+		return rc == -ETXTBSY ? -EBUSY : rc;
 	if (call->journal)
 		relayout_record(move);
 	file_move_end(move, FILE_MOVE_COMMIT);

@@ -219,6 +219,15 @@ static bool name_make_way(struct op *op, const char *name)
 	return made;
 }
 
+/* Whether to try again after an error that may pass: leases, or an open handle of a file in host/,
+ * keep the file's memory. */
+static bool rename_may_pass(struct op *op, const char *name, int error, int *tries)
+{
+	if (error == -EBUSY && name_make_way(op, name))
+		return true;
+	return (error == -EBUSY || error == -ETXTBSY) && op_wait_release(tries);
+}
+
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned flags)
 {
@@ -238,8 +247,9 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	do {
 		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
 				    flags, &left);
-	} while (error == -EBUSY && (name_make_way(&op, name) || op_wait_release(&tries)));
-	op_done(&op, req, error);
+	} while (rename_may_pass(&op, name, error, &tries));
+	/* The owner cannot close the handles of other programs, and mv(1) copies after EXDEV. */
+	op_done(&op, req, error == -ETXTBSY ? -EXDEV : error);
 	file_move_free(left);
 	if (left)
 		observe_volumes(op.fs);

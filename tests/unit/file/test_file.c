@@ -581,7 +581,7 @@ START_TEST(test_object_is_the_file)
 	struct file_move *move;
 
 	atomic_store(file_backing_id(file), 7);
-	ck_assert_int_eq(file_move_begin(file, &f.call, &f.volumes[GPU0], &move), -EBUSY);
+	ck_assert_int_eq(file_move_begin(file, &f.call, &f.volumes[GPU0], &move), -ETXTBSY);
 	ck_assert_int_eq(file_relayout(file, &f.call), -EBUSY);
 	ck_assert_int_eq(file_object(file, &f.call), fd);
 	file_free(file, &f.call);
