@@ -278,6 +278,16 @@ static inline bool exists(const char *path)
 	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* Moves a file from host/ to a GPU as soon as no program has the file open or leased: close returns
+ * before the daemon gets the release request. */
+static inline void rename_when_closed(const char *from, const char *to)
+{
+	for (int tries = 0; rename(from, to); tries++) {
+		CHECK((errno == EBUSY || errno == EXDEV) && tries < 6000);
+		usleep(5000);
+	}
+}
+
 static inline uint64_t seed_from_environment(uint64_t fallback)
 {
 	const char *text = getenv("GPUMEM_SEED");

@@ -80,16 +80,6 @@ static void join_sharer(void)
 	join_all(1);
 }
 
-/* close returns before the daemon gets the release request. */
-static void rename_when_closed(const char *from, const char *to)
-{
-	int tries = 0;
-
-	while (rename(from, to) && errno == EBUSY && ++tries < 1000)
-		usleep(10000);
-	CHECK(exists(to) && !exists(from));
-}
-
 static void read_host(int unused)
 {
 	(void)unused;
@@ -231,6 +221,40 @@ static void the_owner_ends_leases_on_a_gpu(void)
 	pattern_check(fd, NEW_SEED, 0, BYTES);
 }
 
+/* Keeps the file open, and the lease. */
+static void read_open_host(int unused)
+{
+	(void)unused;
+	become(OTHER_USER);
+	int fd = OK(open(host_path, O_RDONLY));
+	struct answer answer = lease_over(dial(), fd);
+	char *map = map_of(&answer, PROT_READ);
+
+	step(from_sharer);
+	await(to_sharer); /* the file was moved to a GPU, and changed there */
+	check_map(map, 3);
+	pattern_check(fd, 3, 0, BYTES);
+}
+
+/* As on another file system, the reader keeps what was there. */
+static void a_reader_that_stays_does_not_hinder_mv(void)
+{
+	const char *path = prepare("host", 0644);
+	char command[PATH_MAX + 32];
+
+	spawn(read_open_host, 0);
+	await(from_sharer);
+	become(USER);
+	snprintf(command, sizeof(command), "mv '%s' moved", path);
+	EQUAL(system(command), 0);
+	CHECK(!exists(path));
+	int fd = OK(open("moved", O_RDWR));
+
+	pattern_check(fd, 3, 0, BYTES);
+	pattern_write(fd, NEW_SEED, 0, BYTES);
+	join_sharer();
+}
+
 static void the_owner_ends_leases_and_moves(void)
 {
 	const char *path = prepare("host", 0666);
@@ -275,5 +299,5 @@ static void a_file_without_leases_and_one_that_has_none_to_end(void)
 }
 
 PROG(TEST(a_reader_of_host_is_in_nobodys_way), TEST(the_owner_ends_leases_on_a_gpu),
-     TEST(the_owner_ends_leases_and_moves),
+     TEST(a_reader_that_stays_does_not_hinder_mv), TEST(the_owner_ends_leases_and_moves),
      TEST(a_file_without_leases_and_one_that_has_none_to_end))

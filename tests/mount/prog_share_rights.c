@@ -165,17 +165,6 @@ static void lease_what_moves(int fd)
 	}
 }
 
-/* close returns before the daemon gets the release request. */
-static void move_file(const char *from, const char *to)
-{
-	int tries = 6000;
-
-	while (rename(from, to) < 0) {
-		CHECK(errno == EBUSY && tries-- > 0);
-		usleep(5000);
-	}
-}
-
 static void wait_for_answers(pid_t reader, int more)
 {
 	int wanted = atomic_load(&moved->answers) + more;
@@ -205,9 +194,9 @@ static void a_file_that_moves_is_no_way_to_write(void)
 	pid_t reader = spawn(lease_what_moves, reading);
 
 	for (int i = 0; i < MOVES; i++) {
-		move_file("moving", path);
+		rename_when_closed("moving", path);
 		wait_for_answers(reader, 1);
-		move_file(path, "moving");
+		rename_when_closed(path, "moving");
 		wait_for_answers(reader, 1);
 	}
 	atomic_store(&moved->done, 1);
