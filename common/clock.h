@@ -40,6 +40,12 @@ static inline int64_t clock_seconds(void)
 	return clock_ns() / CLOCK_SECOND;
 }
 
+/* The wall-clock time of a time of clock_ns, in seconds since the epoch. */
+static inline int64_t clock_epoch_seconds(int64_t ns)
+{
+	return (clock_ns_of(CLOCK_REALTIME) - (clock_ns() - ns)) / CLOCK_SECOND;
+}
+
 /* Waits on the condition until a time of clock_ns: 0, or ETIMEDOUT. */
 static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
 {

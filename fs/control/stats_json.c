@@ -12,6 +12,7 @@
 #include "backend/bar_cache.h"
 #include "backend/pool.h"
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "common/utf8.h"
 #include "fs/control/lists.h"
 #include "fs/core/fs.h"
@@ -136,12 +137,13 @@ static json_t *path_json(struct control_list *list, struct inode *inode)
 
 static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)
 {
-	json_t *json = json_pack(
-	    "{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
-	    file_volume(lease->inode->file)->name, "path", path_json(list, lease->file), "inode",
-	    json_clamped(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
-	    (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
-	    json_clamped(file_size(lease->inode->file)), "since", (json_int_t)lease->since);
+	json_t *json =
+	    json_pack("{s:s, s:o, s:I, s:I, s:I, s:s, s:I, s:I}", "volume",
+		      file_volume(lease->inode->file)->name, "path", path_json(list, lease->file),
+		      "inode", json_clamped(lease->file->ino), "pid", (json_int_t)lease->pid, "uid",
+		      (json_int_t)lease->uid, "access", control_list_access(lease), "bytes",
+		      json_clamped(file_size(lease->inode->file)), "since",
+		      (json_int_t)clock_epoch_seconds(lease->since));
 
 	fputs(list->written ? ",\n    " : "\n    ", out);
 	AUTO_FREE char *text = json_dumps(json, 0);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Drops leases before their holders end them, so that the files can be changed again. */
 #include <stddef.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "fs/share/internal.h"
 #include "fs/share/lease_list.h"
 #include "fs/tree/host_out.h"
@@ -38,5 +38,6 @@ bool share_drop_expired(struct fs *fs, struct inode *inode)
 	struct share *share = atomic_load(&fs->share);
 
 	return share && fs->options.lease_timeout &&
-	       share_drop(share, inode, time(NULL) - (int64_t)fs->options.lease_timeout + 1) > 0;
+	       share_drop(share, inode, clock_ns() - fs->options.lease_timeout * CLOCK_SECOND + 1) >
+		   0;
 }

@@ -41,9 +41,9 @@ struct share_lease {
 	enum gpumem_access access;
 	bool private;	    /* the inode is a copy for this lease alone: copy.h */
 	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
-	int64_t since;
-	uint32_t slot;	  /* of the lease in the share's persistent memory */
-	uint32_t request; /* the number of the request for the lease */
+	int64_t since;	    /* clock_ns */
+	uint32_t slot;	    /* of the lease in the share's persistent memory */
+	uint32_t request;   /* the number of the request for the lease */
 	_Atomic enum file_lease_kind kind;
 	struct lease_entry listed;
 };

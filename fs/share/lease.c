@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "fs/core/worker.h"
 #include "fs/share/copy.h"
 #include "fs/share/internal.h"
@@ -100,7 +100,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->access = params->access;
 	lease->private = params->file != NULL;
 	lease->file = params->file;
-	lease->since = time(NULL);
+	lease->since = clock_ns();
 	lease->request = params->request;
 	atomic_init(&lease->kind, kind);
 	pthread_mutex_lock(&share->lock);

@@ -27,7 +27,7 @@ struct lease_entry {
 	uid_t uid;
 	enum gpumem_access access;
 	bool private;  /* a copy for this lease alone */
-	int64_t since; /* CLOCK_REALTIME, seconds */
+	int64_t since; /* clock_ns */
 	unsigned volume;
 	uint64_t bytes; /* as counted in the sums */
 };
@@ -51,8 +51,8 @@ void lease_list_free(struct lease_list *list);
  * volume. */
 void lease_list_add(struct lease_list *list, struct lease_entry *entry);
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry);
-/* Removes an inode's leases that began before a time (CLOCK_REALTIME, seconds) and for which drop
- * returns true: how many. drop is called under the list's lock. */
+/* Removes an inode's leases that began before a time (clock_ns) and for which drop returns true:
+ * how many. drop is called under the list's lock. */
 uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
 			 bool (*drop)(void *context, struct lease_entry *entry), void *context);
 /* Updates the sums after the holder of the lease was sent the file's size again. */

@@ -69,7 +69,7 @@ struct persist {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-sharing",
-    .head = {.magic = PERSIST_MAGIC, .version = 3},
+    .head = {.magic = PERSIST_MAGIC, .version = 4},
     .bytes = sizeof(struct layout),
 };
 

@@ -19,7 +19,7 @@ struct persist;
 struct persist_lease {
 	uint64_t number;
 	uint64_t ino;
-	int64_t since;
+	int64_t since;	     /* clock_ns, the same for all daemons until the machine restarts */
 	uint32_t connection; /* its slot */
 	uint32_t request;    /* the number of the request for the lease */
 	uint32_t access;     /* enum gpumem_access, and PERSIST_PRIVATE */

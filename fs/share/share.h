@@ -54,9 +54,8 @@ struct share_ask {
  * says. -EINPROGRESS: done will be called, or has been called already. */
 int share_ask(struct share *share, struct share_ask *ask);
 
-/* Drops a file's leases that began before a time (CLOCK_REALTIME, seconds) and returns their
- * number. The holders still have their mappings, but the leases no longer prevent changes of the
- * file. */
+/* Drops a file's leases that began before a time (clock_ns) and returns their number. The holders
+ * still have their mappings, but the leases no longer prevent changes of the file. */
 uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
 /* Drops the leases of a file that are as old as -o lease_timeout= allows. True if there were such
  * leases: the caller may try again a change that the leases refused. */
