@@ -5,10 +5,10 @@
  * lease for writing. Such files are charged by their size, which the programs may change.
  *
  * The kernel sends no notice when a program gives up an object, so a thread checks all listed files
- * twice a second. A file without names and handles ends with the event that its holder allows: the
- * kernel forgets the inode with the last mapping. Only a descriptor that a lease gave away keeps
- * nothing in the kernel, so the list refers to an inode that was leased, and knows other inodes by
- * number. */
+ * twice a second. A removed file need not wait for that thread: with the last mapping the kernel
+ * forgets the inode, so the list has the inode's number and no reference. Only a descriptor that a
+ * lease gave away keeps nothing in the kernel: an inode that was leased is listed with a reference.
+ */
 #ifndef FS_TREE_HOST_OUT_H
 #define FS_TREE_HOST_OUT_H
 
