@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -94,6 +95,16 @@ static bool object_promise(struct op *op, struct inode *inode, int flags, bool l
 	return file_promise(inode->file, &call.call) == 0;
 }
 
+/* Whether reads and writes by a handle come to the daemon, while the kernel maps the object: if
+ * writes must clear set-id bits, or the handle was opened with O_APPEND. The kernel opens the
+ * object with the handle's flags. F_SETFL and RWF_NOAPPEND, which take O_APPEND away, change the
+ * handle and not the object; RWF_APPEND, and O_APPEND that is set later, reach the object with each
+ * write. */
+static bool handle_needs_daemon(const struct inode *inode, int flags)
+{
+	return flags_write(flags) && (flags & O_APPEND || inode->mode & (S_ISUID | S_ISGID));
+}
+
 static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inode,
 			       struct fuse_file_info *info, bool limited, bool *promised)
 {
@@ -103,12 +114,9 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	info_set_cache(op, inode, info);
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		info_set_passthrough(op, req, inode, info, promised);
-		/* Below a quota, and where a write clears set-id bits, the kernel maps the object,
-		 * but reads and writes come to the daemon. */
-		bool here =
-		    limited || (flags_write(info->flags) && inode->mode & (S_ISUID | S_ISGID));
+		bool daemon_io = limited || handle_needs_daemon(inode, info->flags);
 
-		info->direct_io = info->backing_id ? here : info->direct_io;
+		info->direct_io = info->backing_id ? daemon_io : info->direct_io;
 	}
 	if (op->completed & JOURNAL_COMPLETED_OPEN)
 		return 0;
