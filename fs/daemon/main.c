@@ -2,9 +2,11 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/daemonize.h"
@@ -209,6 +211,20 @@ static int mount_start_kept(struct fs *fs, char **argv)
 	return status;
 }
 
+/* The kernel checks the file size limit (ulimit -f) of the program that writes. The daemon's own
+ * limit, which its shell may have lowered, would count for the memory of all files: lift the limit,
+ * or let a write that reaches the limit fail without a signal that ends the daemon. */
+static void file_size_limit_lift(void)
+{
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+
+	signal(SIGXFSZ, SIG_IGN);
+	if (setrlimit(RLIMIT_FSIZE, &limit) == 0 || getrlimit(RLIMIT_FSIZE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 int main(int argc, char **argv)
 {
 	static struct fs fs;
@@ -225,6 +241,7 @@ int main(int argc, char **argv)
 	if (options->version)
 		return version_show();
 	log_setup(options->log_level, LOG_TO_TERMINAL);
+	file_size_limit_lift();
 	switch (options->role) {
 	case ROLE_MOUNT:
 		status = mount_start(&fs, argc, argv);
