@@ -237,6 +237,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		return;
 	op.name = name;
 	op.to_name = new_name;
+	const struct tree_rename rename = {
+	    .from = op.inode, .to = op.to, .name = name, .new_name = new_name, .flags = flags};
 	struct file_move *left = NULL;
 	int error = 0, tries = 0;
 
@@ -245,8 +247,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		return;
 	}
 	do {
-		error = tree_rename(op.fs, op.worker->copier, op.inode, name, op.to, new_name,
-				    flags, &left);
+		error = tree_rename(op.fs, op.worker->copier, &rename, &left);
 	} while (rename_may_pass(&op, name, error, &tries));
 	/* The owner cannot close the handles of other programs, and mv(1) copies after EXDEV. */
 	op_done(&op, req, error == -ETXTBSY ? -EXDEV : error);

@@ -427,24 +427,32 @@ static void rename_tell_watch(struct renaming *r)
 	}
 }
 
-int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
-		struct inode *to, const char *new_name, unsigned flags,
-		struct file_move **old_memory)
+static int rename_check_request(const struct fs *fs, const struct tree_rename *rename)
 {
-	struct renaming r = {
-	    .fs = fs, .from = from, .to = to, .name = name, .new_name = new_name, .flags = flags};
-	int error = tree_writable(from, name);
+	int error = tree_writable(rename->from, rename->name);
 
 	if (!error)
-		error = tree_writable(to, new_name);
-	if (!error && flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+		error = tree_writable(rename->to, rename->new_name);
+	if (!error && rename->flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		error = -EINVAL;
-	if (!error)
-		error = journal_room(fs->journal);
+	return error ? error : journal_room(fs->journal);
+}
+
+int tree_rename(struct fs *fs, struct copier *copier, const struct tree_rename *rename,
+		struct file_move **old_memory)
+{
+	struct renaming r = {.fs = fs,
+			     .from = rename->from,
+			     .to = rename->to,
+			     .name = rename->name,
+			     .new_name = rename->new_name,
+			     .flags = rename->flags};
+	int error = rename_check_request(fs, rename);
+
 	if (error)
 		return error;
-	error =
-	    from->volume == to->volume ? rename_names(&r) : rename_across(&r, copier, old_memory);
+	error = r.from->volume == r.to->volume ? rename_names(&r)
+					       : rename_across(&r, copier, old_memory);
 	if (!error)
 		rename_tell_watch(&r);
 	if (error || !r.replaced)

@@ -38,11 +38,14 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const char *name);
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name);
 int tree_rmdir(struct fs *fs, struct inode *parent, const char *name);
-/* flags: 0, RENAME_NOREPLACE, RENAME_EXCHANGE. If a regular file changes volume, the copier moves
- * its bytes, all or nothing. The file's former memory goes to *old_memory, which the caller frees
- * with file_move_free after the reply. */
-int tree_rename(struct fs *fs, struct copier *copier, struct inode *from, const char *name,
-		struct inode *to, const char *new_name, unsigned flags,
+struct tree_rename {
+	struct inode *from, *to; /* directories; may be the same */
+	const char *name, *new_name;
+	unsigned flags; /* RENAME_NOREPLACE, RENAME_EXCHANGE */
+};
+/* If a regular file changes volume, the copier moves its bytes, all or nothing. The file's former
+ * memory goes to *old_memory, which the caller frees with file_move_free after the reply. */
+int tree_rename(struct fs *fs, struct copier *copier, const struct tree_rename *rename,
 		struct file_move **old_memory);
 
 /* Bits of struct tree_attrs.which. */
