@@ -110,7 +110,9 @@ int quota_object_restored(struct fs *fs, struct inode *inode)
 	return user_limits_restore(fs, inode->object_uid, USER_HOST_FILES, 1);
 }
 
-int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
+/* Moves a charge to another directory: 0, or -EDQUOT without a change. A quota above both
+ * directories sees no change. */
+static int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files)
 {
 	/* Subtract first: a quota above both directories must not see the amount twice. */
 	quota_force(from, -bytes, -files);
@@ -119,6 +121,52 @@ int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t file
 	if (error)
 		quota_force(from, bytes, files);
 	return error;
+}
+
+/* The bytes and files that the inode adds to the sums of a directory. */
+static void inode_weight(struct inode *inode, int64_t *bytes, int64_t *files)
+{
+	*bytes = (int64_t)atomic_load(&inode->charged);
+	*files = inode->counted;
+	if (S_ISDIR(inode->mode)) {
+		*bytes += inode->dir->rbytes;
+		*files += inode->dir->rfiles;
+	}
+}
+
+static void inode_set_quota_dir(struct inode *inode, struct inode *from, struct inode *to)
+{
+	inode->quota_dir = to;
+	inode_ref(to);
+	atomic_fetch_sub(&from->refs,
+			 1); /* never the last reference: the request's lookup holds another */
+}
+
+int quota_move_inode(struct inode *inode, struct inode *from, struct inode *to)
+{
+	int64_t bytes, files;
+
+	if (inode->quota_dir != from)
+		return 0;
+	inode_weight(inode, &bytes, &files);
+	int error = quota_move(from, to, bytes, files);
+
+	if (error)
+		return error;
+	inode_set_quota_dir(inode, from, to);
+	return 0;
+}
+
+void quota_return_inode(struct inode *inode, struct inode *from, struct inode *to)
+{
+	int64_t bytes, files;
+
+	if (inode->quota_dir != to)
+		return;
+	inode_weight(inode, &bytes, &files);
+	quota_force(to, -bytes, -files);
+	quota_force(from, bytes, files);
+	inode_set_quota_dir(inode, to, from);
 }
 
 int quota_metadata(struct fs *fs, int64_t bytes)

@@ -33,9 +33,12 @@ int quota_object(void *quota_owner, int more);
 /* Counts a descriptor that an earlier daemon opened. 0 or -ENOMEM. */
 int quota_object_restored(struct fs *fs, struct inode *inode);
 
-/* Moves the charge for a file or a whole directory to another quota_dir: 0, or -EDQUOT without a
- * change. A quota above both directories sees no change. Topology is held exclusively. */
-int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64_t files);
+/* If the directory `from` pays for the inode, `to` pays from now on, for a directory with all that
+ * is below, and holds the reference: 0, or -EDQUOT without a change. A quota above both directories
+ * sees no change. Topology is held exclusively. */
+int quota_move_inode(struct inode *inode, struct inode *from, struct inode *to);
+/* Undoes quota_move_inode. A quota that was lowered meanwhile cannot refuse. */
+void quota_return_inode(struct inode *inode, struct inode *from, struct inode *to);
 
 /* Counts the daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond
  * metadata_max, because a user that takes all memory of the machine would end the daemon. */

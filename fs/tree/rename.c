@@ -91,54 +91,6 @@ static int rename_check(const struct renaming *r)
 	return r->target ? rename_check_types(r) : 0;
 }
 
-/* The bytes and files that the inode adds to the sums of a directory. */
-static void inode_weight(struct inode *inode, int64_t *bytes, int64_t *files)
-{
-	*bytes = (int64_t)atomic_load(&inode->charged);
-	*files = inode->counted;
-	if (S_ISDIR(inode->mode)) {
-		*bytes += inode->dir->rbytes;
-		*files += inode->dir->rfiles;
-	}
-}
-
-static void inode_set_quota_dir(struct inode *inode, struct inode *from, struct inode *to)
-{
-	inode->quota_dir = to;
-	inode_ref(to);
-	atomic_fetch_sub(&from->refs,
-			 1); /* never the last reference: the request's lookup holds another */
-}
-
-/* Moves the inode's charge, and the reference to quota_dir, to the directory of the new name. */
-static int inode_move_charge(struct inode *inode, struct inode *from, struct inode *to)
-{
-	int64_t bytes, files;
-
-	if (inode->quota_dir != from)
-		return 0;
-	inode_weight(inode, &bytes, &files);
-	int error = quota_move(from, to, bytes, files);
-
-	if (error)
-		return error;
-	inode_set_quota_dir(inode, from, to);
-	return 0;
-}
-
-/* Undoes inode_move_charge. A quota that was lowered meanwhile cannot refuse. */
-static void inode_return_charge(struct inode *inode, struct inode *from, struct inode *to)
-{
-	int64_t bytes, files;
-
-	if (inode->quota_dir != to)
-		return;
-	inode_weight(inode, &bytes, &files);
-	quota_force(to, -bytes, -files);
-	quota_force(from, bytes, files);
-	inode_set_quota_dir(inode, to, from);
-}
-
 /* Sets the parent of a directory that moves to another directory. */
 static void dir_move_parent(struct inode *inode, struct inode *from, struct inode *to)
 {
@@ -171,13 +123,13 @@ static int rename_charge(struct renaming *r)
 {
 	if (r->from == r->to)
 		return 0;
-	int error = inode_move_charge(r->source->inode, r->from, r->to);
+	int error = quota_move_inode(r->source->inode, r->from, r->to);
 
 	if (error || !(r->flags & RENAME_EXCHANGE))
 		return error;
-	error = inode_move_charge(r->target->inode, r->to, r->from);
+	error = quota_move_inode(r->target->inode, r->to, r->from);
 	if (error)
-		inode_return_charge(r->source->inode, r->from, r->to);
+		quota_return_inode(r->source->inode, r->from, r->to);
 	return error;
 }
 
@@ -299,7 +251,7 @@ static int rename_locked(struct renaming *r)
 		error = name_replace(r);
 	if (error) {
 		if (r->from != r->to)
-			inode_return_charge(source, r->from, r->to);
+			quota_return_inode(source, r->from, r->to);
 		return error;
 	}
 	if (r->moving) {
