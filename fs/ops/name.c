@@ -237,8 +237,14 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		return;
 	op.name = name;
 	op.to_name = new_name;
-	const struct tree_rename rename = {
-	    .from = op.inode, .to = op.to, .name = name, .new_name = new_name, .flags = flags};
+	const struct fuse_ctx *caller = fuse_req_ctx(req);
+	const struct tree_rename rename = {.from = op.inode,
+					   .to = op.to,
+					   .name = name,
+					   .new_name = new_name,
+					   .flags = flags,
+					   .uid = caller->uid,
+					   .gid = caller->gid};
 	struct file_move *left = NULL;
 	int error = 0, tries = 0;
 

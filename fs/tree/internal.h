@@ -8,13 +8,20 @@
 struct dentry;
 struct fs;
 struct inode;
+struct tree_new;
 
 /* 0 if names may be added to and removed from the directory, else the error. */
 int tree_writable(struct inode *parent, const char *name);
 
+/* Makes an inode without a name for the directory, which pays for the inode. Topology is held. */
+int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
+		   struct inode **inode);
+
 /* Puts an entry into, or takes an entry out of, a directory whose lock is held exclusively. */
 int tree_attach(struct inode *parent, struct dentry *entry);
 void tree_detach(struct inode *parent, struct dentry *entry);
+/* Counts off a subdirectory of a directory whose lock is held exclusively. */
+void tree_subdir_removed(struct inode *parent);
 
 /* Marks an empty directory as removed: 0 or -ENOTEMPTY. The lock of the directory's parent is
  * held. */

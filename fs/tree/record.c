@@ -170,6 +170,17 @@ void record_rename_name(struct record_rename *rename, const struct dentry *entry
 	rename->pieces[rename->n++] = name_piece(JOURNAL_NAME, name, entry->name);
 }
 
+void record_rename_whiteout(struct record_rename *rename, const struct dentry *entry)
+{
+	struct inode *inode = entry->inode;
+
+	rename->whiteout = inode_image(inode);
+	rename->pieces[rename->n++] = inode_piece(inode, &rename->whiteout);
+	record_rename_name(rename, entry);
+	/* From here on a checkpoint that is running records the inode as well. */
+	atomic_store_explicit(&inode->recorded, true, memory_order_release);
+}
+
 void record_rename_gone(struct record_rename *rename, const struct inode *dir, const char *name,
 			const struct inode *inode)
 {

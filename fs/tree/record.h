@@ -24,7 +24,7 @@ void record_quota_dir(struct fs *fs, const struct inode *inode);
 void record_gone(struct fs *fs, const struct inode *inode);
 
 /* The parts of a rename, for a single record: new and removed names, changed quota_dirs, a file
- * that lost its name to another file, and the memory of a file that changed volume. */
+ * that lost its name to another file, a whiteout, and the memory of a file that changed volume. */
 #define RECORD_PIECES 8
 struct record_rename {
 	struct journal_piece pieces[RECORD_PIECES];
@@ -32,9 +32,12 @@ struct record_rename {
 	struct journal_name names[2];
 	struct journal_quota_dir quota_dirs[2];
 	struct journal_ino replaced;
+	struct journal_inode whiteout;
 	unsigned n_names, n_quota_dirs;
 };
 void record_rename_name(struct record_rename *rename, const struct dentry *entry);
+/* A whiteout that is new, by its name. */
+void record_rename_whiteout(struct record_rename *rename, const struct dentry *entry);
 void record_rename_gone(struct record_rename *rename, const struct inode *dir, const char *name,
 			const struct inode *inode);
 void record_rename_quota_dir(struct record_rename *rename, const struct inode *inode);

@@ -20,11 +20,14 @@ struct renaming {
 	struct inode *from, *to; /* the two directories; may be the same */
 	const char *name, *new_name;
 	unsigned flags;
+	uid_t uid; /* owner of a whiteout */
+	gid_t gid;
 	struct dentry *source, *target; /* target is NULL if no name is replaced */
 	struct dentry *named;		/* the entry that names the source in the end */
 	struct file_move *move;		/* the move of the file's bytes, or NULL */
 	struct inode *moving;		/* its bytes are on the other volume already; or NULL */
 	struct inode *renamed[2];	/* inodes with changed names; referenced */
+	struct inode *whiteout;		/* nameless until it takes the source's old name; or NULL */
 	/* Inode that lost a name, counted off after unlocking; referenced. */
 	struct inode *replaced;
 };
@@ -171,6 +174,25 @@ static void names_exchange(struct renaming *r)
 	inode_touch_change(target);
 }
 
+/* Makes the inode that takes the old name: the device that overlayfs regards as a removed name.
+ * Topology is held. */
+static int whiteout_make(struct renaming *r)
+{
+	const struct tree_new what = {.mode = S_IFCHR, .uid = r->uid, .gid = r->gid};
+
+	return r->flags & RENAME_WHITEOUT ? tree_child_new(r->fs, r->from, &what, &r->whiteout) : 0;
+}
+
+/* The source's entry names the whiteout. */
+static void whiteout_name(struct renaming *r, const struct inode *source)
+{
+	if (S_ISDIR(source->mode))
+		tree_subdir_removed(r->from);
+	r->whiteout->nlink = 1;
+	dentry_repoint(r->source, r->whiteout);
+	r->whiteout = NULL;
+}
+
 /* Removes the source's entry; the target's entry, or a new entry, names the source's inode. */
 static int name_replace(struct renaming *r)
 {
@@ -197,13 +219,16 @@ static int name_replace(struct renaming *r)
 		}
 		r->named = fresh;
 	}
-	tree_detach(r->from, r->source);
+	if (r->whiteout)
+		whiteout_name(r, source);
+	else
+		tree_detach(r->from, r->source);
 	dir_move_parent(source, r->from, r->to);
 	return 0;
 }
 
-/* Writes a single record for the whole rename. The source's entry exists only if names were
- * exchanged. */
+/* Writes a single record for the whole rename. The source's entry still exists if names were
+ * exchanged, or names a whiteout. */
 static void rename_record(const struct renaming *r, const struct inode *source)
 {
 	struct record_rename record = {0};
@@ -212,6 +237,8 @@ static void rename_record(const struct renaming *r, const struct inode *source)
 		return;
 	if (r->flags & RENAME_EXCHANGE)
 		record_rename_name(&record, r->source);
+	else if (r->flags & RENAME_WHITEOUT)
+		record_rename_whiteout(&record, r->source);
 	else
 		record_rename_gone(&record, r->from, r->name, source);
 	record_rename_name(&record, r->named);
@@ -293,13 +320,18 @@ static int rename_names(struct renaming *r)
 		token = brlock_read_lock(&fs->topology);
 	else
 		brlock_write_lock(&fs->topology);
-	dirs_lock(r->from, r->to);
-	error = rename_locked(r);
-	dirs_unlock(r->from, r->to);
+	error = whiteout_make(r);
+	if (!error) {
+		dirs_lock(r->from, r->to);
+		error = rename_locked(r);
+		dirs_unlock(r->from, r->to);
+	}
 	if (r->from == r->to)
 		brlock_read_unlock(&fs->topology, token);
 	else
 		brlock_write_unlock(&fs->topology);
+	if (r->whiteout) /* the names stayed as they were */
+		inode_put(fs, r->whiteout, 1);
 	return error;
 }
 
@@ -379,13 +411,20 @@ static void rename_tell_watch(struct renaming *r)
 	}
 }
 
+static bool rename_flags_are_known(unsigned flags)
+{
+	const unsigned alone = RENAME_EXCHANGE, others = RENAME_NOREPLACE | RENAME_WHITEOUT;
+
+	return flags & alone ? flags == alone : !(flags & ~others);
+}
+
 static int rename_check_request(const struct fs *fs, const struct tree_rename *rename)
 {
 	int error = tree_writable(rename->from, rename->name);
 
 	if (!error)
 		error = tree_writable(rename->to, rename->new_name);
-	if (!error && rename->flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+	if (!error && !rename_flags_are_known(rename->flags))
 		error = -EINVAL;
 	return error ? error : journal_room(fs->journal);
 }
@@ -398,7 +437,9 @@ int tree_rename(struct fs *fs, struct copier *copier, const struct tree_rename *
 			     .to = rename->to,
 			     .name = rename->name,
 			     .new_name = rename->new_name,
-			     .flags = rename->flags};
+			     .flags = rename->flags,
+			     .uid = rename->uid,
+			     .gid = rename->gid};
 	int error = rename_check_request(fs, rename);
 
 	if (error)

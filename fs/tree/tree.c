@@ -65,9 +65,8 @@ static struct attr_values values_without_trust(struct attr_values values)
 	return values;
 }
 
-/* Makes an inode without a name for the directory, which pays for the inode. Topology is held. */
-static int child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
-		     struct inode **inode)
+int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
+		   struct inode **inode)
 {
 	struct tree_new new = *what;
 	char *target AUTO_FREE = S_ISLNK(new.mode) ? strdup(new.target) : NULL;
@@ -146,6 +145,13 @@ int tree_attach(struct inode *parent, struct dentry *entry)
 	return 0;
 }
 
+void tree_subdir_removed(struct inode *parent)
+{
+	if (--parent->dir->n_subdirs == 0)
+		atomic_store(&parent->dir->height, 0);
+	atomic_fetch_sub(&parent->nlink, 1);
+}
+
 /* Takes the entry out of the directory and frees the entry. The directory's lock is held. */
 void tree_detach(struct inode *parent, struct dentry *entry)
 {
@@ -155,11 +161,8 @@ void tree_detach(struct inode *parent, struct dentry *entry)
 	pthread_mutex_lock(&inode->lock);
 	inode_link_remove(inode, entry);
 	pthread_mutex_unlock(&inode->lock);
-	if (S_ISDIR(inode->mode)) {
-		if (--parent->dir->n_subdirs == 0)
-			atomic_store(&parent->dir->height, 0);
-		atomic_fetch_sub(&parent->nlink, 1);
-	}
+	if (S_ISDIR(inode->mode))
+		tree_subdir_removed(parent);
 	inode_touch_write(parent);
 	free(entry);
 }
@@ -198,7 +201,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 		return error;
 	brlock_token token = brlock_read_lock(&fs->topology);
 
-	error = child_new(fs, parent, what, &new);
+	error = tree_child_new(fs, parent, what, &new);
 	if (!error) {
 		struct dentry *entry = dentry_new(name, new);
 
@@ -232,7 +235,7 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	error = parent->dir->removed ? -ENOENT : 0;
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (!error)
-		error = child_new(fs, parent, what, inode);
+		error = tree_child_new(fs, parent, what, inode);
 	if (!error)
 		record_create(fs, *inode, NULL);
 	brlock_read_unlock(&fs->topology, token);

@@ -41,7 +41,9 @@ int tree_rmdir(struct fs *fs, struct inode *parent, const char *name);
 struct tree_rename {
 	struct inode *from, *to; /* directories; may be the same */
 	const char *name, *new_name;
-	unsigned flags; /* RENAME_NOREPLACE, RENAME_EXCHANGE */
+	unsigned flags; /* RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT */
+	uid_t uid;	/* owner of a whiteout */
+	gid_t gid;
 };
 /* If a regular file changes volume, the copier moves its bytes, all or nothing. The file's former
  * memory goes to *old_memory, which the caller frees with file_move_free after the reply. */

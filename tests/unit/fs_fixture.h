@@ -91,8 +91,13 @@ static inline bool is_there(struct inode *parent, const char *name)
 static inline int rename_to(struct inode *from, const char *name, struct inode *to,
 			    const char *new_name, unsigned flags)
 {
-	const struct tree_rename rename = {
-	    .from = from, .to = to, .name = name, .new_name = new_name, .flags = flags};
+	const struct tree_rename rename = {.from = from,
+					   .to = to,
+					   .name = name,
+					   .new_name = new_name,
+					   .flags = flags,
+					   .uid = 12,
+					   .gid = 34};
 	struct file_move *left = NULL;
 	int error = tree_rename(&fixture, worker_copier(&fixture), &rename, &left);
 

@@ -140,7 +140,7 @@ static inline void act_create(struct actor *actor, struct inode *dir, const char
 
 static inline void act_rename(struct actor *actor, struct inode *dir, const char *name)
 {
-	static const unsigned flags[] = {0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE};
+	static const unsigned flags[] = {0, RENAME_WHITEOUT, RENAME_NOREPLACE, RENAME_EXCHANGE};
 	struct inode *to = some_dir(actor);
 	char new_name[16];
 

@@ -140,7 +140,9 @@ START_TEST(rename_rules)
 	ck_assert_int_eq(rename_to(top, "d1", at(at(top, "d1"), "sub"), "x", RENAME_EXCHANGE),
 			 -ENOENT);
 	ck_assert_int_eq(rename_to(top, "f1", top, "f1", 0), 0);
-	ck_assert_int_eq(rename_to(top, "f1", top, "f2", RENAME_WHITEOUT), -EINVAL);
+	ck_assert_int_eq(rename_to(top, "f1", top, "f2", RENAME_WHITEOUT | RENAME_EXCHANGE),
+			 -EINVAL);
+	ck_assert_int_eq(rename_to(top, "f1", top, "f2", 1 << 3), -EINVAL);
 
 	uint64_t f1 = at(top, "f1")->ino, d1 = at(top, "d1")->ino;
 
@@ -158,6 +160,58 @@ START_TEST(rename_rules)
 	ck_assert_int_eq(rename_to(at(top, "d2"), "full", top, "empty", 0), 0);
 	ck_assert_uint_eq(at(top, "empty")->ino, d1);
 	ck_assert(is_there(at(top, "empty"), "sub"));
+
+	struct tally sum = {0};
+
+	tally(top, &sum);
+	ck_assert_int_eq(sum.files, top->dir->rfiles);
+}
+END_TEST
+
+static void expect_whiteout(struct inode *dir, const char *name)
+{
+	struct inode *whiteout = at(dir, name);
+
+	ck_assert_uint_eq(whiteout->mode, S_IFCHR);
+	ck_assert_uint_eq(whiteout->rdev, 0);
+	ck_assert_uint_eq(whiteout->nlink, 1);
+	ck_assert_ptr_eq(whiteout->quota_dir, dir);
+	ck_assert_uint_eq(whiteout->uid, 12);
+	ck_assert_uint_eq(whiteout->gid, 34);
+}
+
+/* The old name is a whiteout: for files and directories, in the same directory and another, with
+ * and without a target. A rename that fails leaves no inode behind. */
+START_TEST(whiteouts)
+{
+	struct inode *top = gpu(0);
+
+	ck_assert_int_eq(make_dir(top, "dir"), 0);
+	ck_assert_int_eq(make_dir(top, "other"), 0);
+	struct inode *other = at(top, "other");
+
+	ck_assert_int_eq(make_file(top, "f"), 0);
+	ck_assert_int_eq(rename_to(top, "f", other, "f", RENAME_WHITEOUT), 0);
+	expect_whiteout(top, "f");
+	ck_assert(S_ISREG(at(other, "f")->mode));
+	ck_assert_int_eq(make_file(other, "g"), 0);
+	ck_assert_int_eq(rename_to(other, "f", other, "g", RENAME_WHITEOUT), 0);
+	expect_whiteout(other, "f");
+	ck_assert_int_eq(make_dir(other, "dir"), 0);
+	ck_assert_int_eq(rename_to(top, "dir", other, "dir", RENAME_WHITEOUT), 0);
+	expect_whiteout(top, "dir");
+	ck_assert_uint_eq(top->nlink, 3);
+	ck_assert_int_eq(rename_to(other, "g", gpu(1), "g", RENAME_WHITEOUT), 0);
+	expect_whiteout(other, "g");
+	ck_assert(S_ISREG(at(gpu(1), "g")->mode));
+
+	int64_t inodes = fixture.metadata_bytes;
+
+	ck_assert_int_eq(rename_to(top, "none", top, "x", RENAME_WHITEOUT), -ENOENT);
+	ck_assert_int_eq(rename_to(top, "f", top, "other", RENAME_WHITEOUT | RENAME_NOREPLACE),
+			 -EEXIST);
+	ck_assert_int_eq(rename_to(top, "f", top, "f", RENAME_WHITEOUT), 0);
+	ck_assert_int_eq(fixture.metadata_bytes, inodes);
 
 	struct tally sum = {0};
 
@@ -384,6 +438,7 @@ int main(void)
 	tcase_add_test(tests, removing);
 	tcase_add_test(tests, links);
 	tcase_add_test(tests, rename_rules);
+	tcase_add_test(tests, whiteouts);
 	tcase_add_test(tests, across_volumes);
 	tcase_add_test(tests, quotas);
 	tcase_add_test(tests, unlinked_while_open);

@@ -96,7 +96,8 @@ static int act(struct actor *actor)
 		error = tree_rmdir(&fixture, from, name);
 		break;
 	case 5:
-		error = rename_to(from, name, to, new_name, 0);
+		error = rename_to(from, name, to, new_name,
+				  unit_random(&actor->random) % 2 ? RENAME_WHITEOUT : 0);
 		break;
 	case 6:
 		error = rename_to(from, name, to, new_name, RENAME_EXCHANGE);
