@@ -196,6 +196,10 @@ static void load_names(int seed)
 		OK(rename(other_name, name));
 		expect_text(name, text);
 		EQUAL(stat_of(name).st_nlink, 1);
+		OK(renameat2(AT_FDCWD, name, AT_FDCWD, other_name, RENAME_WHITEOUT));
+		expect_text(other_name, text);
+		EQUAL(stat_of(name).st_mode, S_IFCHR);
+		OK(rename(other_name, name));
 		OK(mkdir(inner, 0700));
 		FAILS(EEXIST, mkdir(inner, 0700));
 		FAILS(ENOTEMPTY, rmdir(folder));

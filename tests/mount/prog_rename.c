@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Renaming: replacing, NOREPLACE, EXCHANGE, directories, and moving from a GPU to the other. */
+/* Renaming: replacing, NOREPLACE, EXCHANGE, WHITEOUT, directories, and moving from a GPU to the
+ * other. */
 #include "tests/mount/prog.h"
 
 #include <sys/xattr.h>
@@ -86,6 +87,47 @@ static void exchange(void)
 	OK(move("dir/sub", "other", RENAME_EXCHANGE));
 	expect_text("other", "text");
 	expect_text("dir/sub", "other");
+}
+
+static void expect_whiteout(const char *name)
+{
+	EQUAL(stat_of(name).st_mode, S_IFCHR);
+	EQUAL(stat_of(name).st_rdev, 0);
+	EQUAL(stat_of(name).st_nlink, 1);
+	EQUAL(stat_of(name).st_uid, geteuid());
+}
+
+static void whiteout(void)
+{
+	put("file", "text");
+	OK(mkdir("dir", 0755));
+	OK(mkdir("dir/sub", 0755));
+	OK(mkdir("other", 0777));
+	if (move("file", "other/file", RENAME_WHITEOUT)) {
+		CHECK(!prog_on_daemon());
+		SKIP("no whiteouts here");
+	}
+	expect_text("other/file", "text");
+	expect_whiteout("file");
+	FAILS(EEXIST, move("dir", "file", RENAME_WHITEOUT | RENAME_NOREPLACE));
+	OK(move("dir", "other/dir", RENAME_WHITEOUT));
+	expect_whiteout("dir");
+	CHECK(exists("other/dir/sub"));
+	put("target", "old");
+	OK(move("other/file", "target", RENAME_WHITEOUT));
+	expect_text("target", "text");
+	expect_whiteout("other/file");
+	FAILS(EINVAL, move("target", "file", RENAME_WHITEOUT | RENAME_EXCHANGE));
+	FAILS(ENOENT, move("none", "file", RENAME_WHITEOUT));
+
+	OK(chmod(".", 0777));
+	OK(setresgid(65534, 65534, 65534));
+	OK(setresuid(65534, 65534, 65534));
+	put("own", "text");
+	OK(move("own", "moved", RENAME_WHITEOUT)); /* needs no privilege, as mknod(2) of 0:0 */
+	expect_whiteout("own");
+	OK(unlink("own"));
+	OK(mknod("own", S_IFCHR, 0));
 }
 
 static void open_files_follow(void)
@@ -305,7 +347,7 @@ static void moving_host_files_under_writers(void)
 }
 
 PROG(TEST(replacing_a_file), TEST(onto_itself), TEST(replacing_an_empty_directory),
-     TEST(dotdot_follows), TEST(noreplace), TEST(exchange), TEST(open_files_follow),
+     TEST(dotdot_follows), TEST(noreplace), TEST(exchange), TEST(whiteout), TEST(open_files_follow),
      TEST(symlinks_are_moved_themselves), TEST(replacing_is_atomic),
      TEST(crossing_directory_renames), TEST(to_another_gpu), TEST(to_another_gpu_over_a_file),
      TEST(small_things_to_another_gpu), TEST(moving_under_a_reader),
