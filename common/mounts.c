@@ -136,6 +136,34 @@ bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 	return any;
 }
 
+char *mountinfo_options(FILE *table, const char *path, const char *fstype)
+{
+	AUTO_FREE char *text = NULL;
+	char *options = NULL;
+	struct mount_line line;
+
+	while (line_find(table, path, "", &text, &line)) {
+		free(options);
+		options = NULL;
+		if (strcmp(line.type, fstype) == 0 &&
+		    asprintf(&options, "%s,%s", line.options, line.super_options ?: "") < 0)
+			return NULL;
+	}
+	return options;
+}
+
+bool option_list_has(const char *list, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, name, length) == 0 && strchr(",=", at[length]))
+			return true;
+	}
+	return false;
+}
+
 bool mountinfo_has_device(FILE *table, dev_t device)
 {
 	AUTO_FREE char *text = NULL;

@@ -45,6 +45,13 @@ struct mountinfo {
 bool mountinfo_read(FILE *table, const char *path, const char *fstype_prefix,
 		    struct mountinfo *found);
 
+/* The options of the mount and of its file system, comma-separated: allocated. NULL: the last entry
+ * of the path, which hides earlier mounts, is not of the type, or there is no memory. */
+char *mountinfo_options(FILE *table, const char *path, const char *fstype);
+
+/* Whether a comma-separated list of options has this option, with or without a value. */
+bool option_list_has(const char *list, const char *name);
+
 /* Unmounts the file system at mountpoint if its device number is still device (0: unknown, unmount
  * in any case). Lazy: open files do not keep the mount busy. Root unmounts itself, other users by
  * fusermount3. No request to the mount's daemon. */

@@ -8,6 +8,7 @@
 #include "backend/disk.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/mounts.h"
 #include "fs/ahead/ahead.h"
 #include "fs/control/snapshot.h"
 #include "fs/core/calibrate.h"
@@ -189,18 +190,6 @@ static int volumes_open(struct fs *fs)
 	if (error)
 		volumes_close(fs);
 	return error;
-}
-
-static bool option_list_has(const char *list, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (const char *at = list; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (strncmp(at, name, length) == 0 && (at[length] == 0 || at[length] == ','))
-			return true;
-	}
-	return false;
 }
 
 static int topology_open(struct fs *fs)

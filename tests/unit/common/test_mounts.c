@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "common/mounts.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
@@ -101,6 +102,35 @@ START_TEST(whose_mount_and_which)
 }
 END_TEST
 
+static char *options_of(const char *path)
+{
+	FILE *table = fmemopen((char *)fuse_mounts, strlen(fuse_mounts), "r");
+	char *options = mountinfo_options(table, path, "fuse.gpumemfs");
+
+	fclose(table);
+	return options;
+}
+
+START_TEST(options_of_the_last_mount)
+{
+	char *options = options_of("/mnt/a");
+
+	ck_assert_str_eq(options, "rw,rw,user_id=5,group_id=0");
+	ck_assert(option_list_has(options, "rw"));
+	ck_assert(option_list_has(options, "user_id"));
+	ck_assert(option_list_has(options, "group_id"));
+	ck_assert(!option_list_has(options, "user"));
+	ck_assert(!option_list_has(options, "id"));
+	ck_assert(!option_list_has(NULL, "rw"));
+	free(options);
+	options = options_of("/mnt/f");
+	ck_assert_str_eq(options, "rw,");
+	free(options);
+	ck_assert_ptr_null(options_of("/mnt/b")); /* another type hides the mount */
+	ck_assert_ptr_null(options_of("/mnt/none"));
+}
+END_TEST
+
 START_TEST(which_devices_are_mounted)
 {
 	FILE *table = fmemopen((char *)text, strlen(text), "r");
@@ -144,6 +174,7 @@ int main(void)
 
 	tcase_add_loop_test(tests, finds_what_is_mounted, 0, sizeof(cases) / sizeof(cases[0]));
 	tcase_add_test(tests, whose_mount_and_which);
+	tcase_add_test(tests, options_of_the_last_mount);
 	tcase_add_test(tests, which_devices_are_mounted);
 	tcase_add_test(tests, reads_the_running_kernel);
 	return unit_main(suite);
