@@ -43,16 +43,16 @@ static void libfuse_log(enum fuse_log_level level, const char *format, va_list a
 		log_debug("%s", line);
 }
 
-/* The argument of -o for libfuse. The source's name ends with :host if the memory is not a GPU's.
- */
+/* The argument of -o for libfuse. A source that the user named stays as it is, because mount -a
+ * finds a mount of fstab by its source. */
 static int mount_arguments(const struct fs *fs, struct fuse_args *args)
 {
 	const struct options *options = &fs->options;
-	bool host = backend_is_host(fs->backend);
+	const char *fallback = backend_is_host(fs->backend) ? "gpumem:host" : "gpumem";
 	char *text AUTO_FREE = NULL;
 
-	if (asprintf(&text, "fsname=%s%s,subtype=gpumemfs,default_permissions%s%s%s%s",
-		     options->source ? options->source : "gpumem", host ? ":host" : "",
+	if (asprintf(&text, "fsname=%s,subtype=gpumemfs,default_permissions%s%s%s%s",
+		     options->source ? options->source : fallback,
 		     options->allow_other ? ",allow_other" : "", options->mount_options ? "," : "",
 		     options->mount_options ? options->mount_options : "",
 		     fs->can.io_uring.on ? ",io_uring" : "") < 0)
