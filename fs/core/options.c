@@ -10,6 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/closest.h"
+#include "common/mounts.h"
 #include "common/number.h"
 #include "common/sd_notify.h"
 #include "fs/core/options_recovery.h"
@@ -25,6 +26,7 @@ struct arguments {
 	char *lists; /* all arguments of -o, and -r and -w as options, comma-separated */
 	bool helper; /* called by mount(8) as mount.TYPE */
 	bool sloppy; /* -s: ignore unknown options */
+	bool fstab; /* a remount by mount(8): the options of an entry in fstab are among the list */
 };
 
 static int text_append(char **list, const char *text)
@@ -121,13 +123,35 @@ static int option_set_generic(const char *item, size_t length, bool sloppy, stru
 	return sloppy ? 0 : option_unknown(item, length);
 }
 
-static int option_set(const char *item, bool sloppy, struct options *options)
+/* Whether mount(8) gives a remount the option without a wish of the user: if fstab has no entry,
+ * mount(8) repeats the options of the kernel's table. */
+static bool option_is_of_remount(const char *item, size_t length)
+{
+	static const char *const names[] = {"remount",	"user_id",     "group_id",
+					    "max_read", "allow_other", NULL};
+
+	for (const char *const *name = names; *name; name++)
+		if (strlen(*name) == length && memcmp(*name, item, length) == 0)
+			return true;
+	return false;
+}
+
+static int option_set(const char *item, const struct arguments *arguments, struct options *options)
 {
 	size_t length = strcspn(item, "=");
 	const struct option_row *row = option_find(item, length);
+	bool remount = options->role == ROLE_REMOUNT;
 
+	if (remount && option_is_of_remount(item, length))
+		return 0;
 	if (!row)
-		return option_set_generic(item, length, sloppy, options);
+		return option_set_generic(item, length, arguments->sloppy, options);
+	if (remount && !arguments->fstab) {
+		log_error("option '%s' cannot be changed by a remount (see .gpumem/params in "
+			  "gpumem(7))",
+			  row->name);
+		return -EINVAL;
+	}
 	if (!*row->values && item[length]) {
 		log_error("%s: takes no value", item);
 		return -EINVAL;
@@ -140,9 +164,9 @@ static int option_set(const char *item, bool sloppy, struct options *options)
 }
 
 /* Sets all options of a list. The values of gpus= and spill= may have commas. */
-static int options_set_all(char *list, bool sloppy, struct options *options)
+static int options_set_all(const struct arguments *arguments, struct options *options)
 {
-	char *cursor = list, *item;
+	char *cursor = arguments->lists, *item;
 
 	while ((item = item_next(&cursor))) {
 		AUTO_FREE char *joined = NULL;
@@ -154,7 +178,7 @@ static int options_set_all(char *list, bool sloppy, struct options *options)
 		else if (strncmp(item, "spill=", 6) == 0)
 			rc = item_join(item, &cursor, item_is_spill, &joined);
 		if (rc == 0)
-			rc = option_set(joined ?: item, sloppy, options);
+			rc = option_set(joined ?: item, arguments, options);
 		if (rc < 0)
 			return rc;
 	}
@@ -350,14 +374,31 @@ static int spill_check(const struct options *options)
 	return -EINVAL;
 }
 
+/* mount(8) gives a remount the options of an entry in fstab and new ones, and leaves out suid, dev
+ * and exec; or, without an entry, all options of the kernel's table with the changes, where a flag
+ * that is missing is off. */
+static int remount_begin(struct arguments *arguments, struct options *options)
+{
+	bool whole_table = option_list_has(arguments->lists, "user_id");
+
+	options->role = ROLE_REMOUNT;
+	arguments->fstab = arguments->helper && !whole_table;
+	return whole_table
+		   ? text_append(&options->mount_options, "rw,suid,dev,exec,async,symfollow")
+		   : 0;
+}
+
 static int options_read(int argc, char **argv, struct arguments *arguments, struct options *options)
 {
 	int rc = flags_read(argc, argv, arguments, options);
 	if (rc < 0 || options->help || options->version)
 		return rc;
-	rc = options_set_fallbacks(options);
+	if (options->role == ROLE_MOUNT && option_list_has(arguments->lists, "remount"))
+		rc = remount_begin(arguments, options);
 	if (rc == 0)
-		rc = options_set_all(arguments->lists, arguments->sloppy, options);
+		rc = options_set_fallbacks(options);
+	if (rc == 0)
+		rc = options_set_all(arguments, options);
 	if (rc < 0)
 		return rc;
 	if (!options->allow_other_given)

@@ -30,6 +30,7 @@ enum role {
 	ROLE_DAEMON,  /* by the keeper, to serve */
 	ROLE_KEEPER,  /* by a daemon whose keeper died */
 	ROLE_UPGRADE, /* by a user, to replace the program of a mount */
+	ROLE_REMOUNT, /* by a user or mount(8), to change flags of a mount: -o remount */
 	ROLE_BINDER,  /* by a daemon, to give the sharing socket its name */
 };
 

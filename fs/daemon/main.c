@@ -255,6 +255,9 @@ int main(int argc, char **argv)
 	case ROLE_UPGRADE:
 		status = upgrade_ask(options->mountpoint);
 		break;
+	case ROLE_REMOUNT:
+		status = session_remount(options) ? 1 : 0;
+		break;
 	case ROLE_BINDER:
 		status = binder_run(options->line, options->mountpoint);
 		break;

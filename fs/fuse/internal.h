@@ -18,6 +18,9 @@
 
 struct fuse_init;
 
+/* The type of the mount in /proc/self/mountinfo. */
+#define FSTYPE "fuse.gpumemfs"
+
 struct session {
 	struct fs *fs;
 	struct session_table table;

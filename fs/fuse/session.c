@@ -37,8 +37,6 @@
 #define END_GRACE_MS 500
 #define KICK_MS	     10
 
-static const char *const FSTYPE = "fuse.gpumemfs";
-
 int session_check(const char *mountpoint)
 {
 	struct stat st;

@@ -11,11 +11,15 @@
 struct fs;
 struct fuse_lowlevel_ops;
 struct inode;
+struct options;
 struct session;
 
 /* Checks the mountpoint before anything is started: 0, or -errno after a line on the terminal (no
  * such directory, not a directory, mounted already). */
 int session_check(const char *mountpoint);
+/* Changes the flags of a mount as options->mount_options says, and no other flag: 0, or -errno
+ * after a line on the terminal. */
+int session_remount(const struct options *options);
 
 /* Blocks the signals that end a mount, for the calling thread and the threads started by the
  * calling thread. Call this before any library starts threads, as the CUDA driver does: the kernel

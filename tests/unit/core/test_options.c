@@ -460,6 +460,32 @@ START_TEST(generic_options_are_handed_on)
 }
 END_TEST
 
+/* The lines of mount(8): with an entry in fstab, and without. */
+START_TEST(remounts_are_understood)
+{
+	char said[256];
+	struct options options = parsed("mount.gpumemfs name / -o "
+					"ro,remount,noexec,backend=host,size=1G,_netdev,nofail");
+
+	ck_assert_int_eq(options.role, ROLE_REMOUNT);
+	ck_assert_str_eq(options.mount_options, "ro,noexec");
+	options_free(&options);
+	options = parsed("mount.fuse.gpumemfs name / -o "
+			 "rw,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,"
+			 "allow_other,max_read=131072");
+	ck_assert_int_eq(options.role, ROLE_REMOUNT);
+	ck_assert_str_eq(options.mount_options, "rw,suid,dev,exec,async,symfollow,rw,nodev");
+	options_free(&options);
+	ck_assert_int_eq(parse("mount.fuse.gpumemfs name / -o rw,remount,user_id=0,size=10M",
+			       &options, said, sizeof(said)),
+			 -EINVAL);
+	ck_assert_ptr_nonnull(strstr(said, "option 'size' cannot be changed by a remount"));
+	ck_assert_int_eq(parse("gpumemfs / -o remount,size=10M", &options, said, sizeof(said)),
+			 -EINVAL);
+	ck_assert_int_eq(parse("gpumemfs / -o user_id=0", &options, said, sizeof(said)), -EINVAL);
+}
+END_TEST
+
 /* The options in any place, with mount(8)'s own flags between the options. */
 static const char *const helper_lines[] = {
     "gpumemfs none / -o rw,size=1G",
@@ -672,6 +698,7 @@ static Suite *suite(bool with_page)
 	tcase_add_test(tests, shares_are_replaced_and_bounded);
 	tcase_add_test(tests, generic_options_are_handed_on);
 	tcase_add_loop_test(tests, mount_helpers_are_understood, 0, COUNT(helper_lines));
+	tcase_add_test(tests, remounts_are_understood);
 	tcase_add_test(tests, flag_f_is_foreground_or_fake);
 	tcase_add_test(tests, debug_logs_everything);
 	tcase_add_test(tests, help_and_version_need_nothing_else);
