@@ -7,6 +7,7 @@
 
 #include "common/cleanup.h"
 #include "fs/control/nodes.h"
+#include "fs/core/file_time.h"
 #include "fs/ops/inode_io.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
@@ -40,7 +41,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	if (!op_begin(&op, req, ino, STAT_STATX))
 		return;
 	inode_stat(op.inode, &st);
-	struct statx stx = inode_statx(&st, time_to_spec(op.inode->btime));
+	struct statx stx = inode_statx(&st, file_time_to_spec(op.inode->btime));
 
 	op_end(&op, 0);
 	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
@@ -57,6 +58,17 @@ static int inode_set_size(struct op *op, uint64_t size, int which)
 	    &(struct inode_io){.kind = INODE_TRUNCATE,
 			       .offset = size,
 			       .told = op_told(op, which & FUSE_SET_ATTR_KILL_SUID)});
+}
+
+/* Refuses times that would come back as other times. */
+static int times_check(const struct stat *st, int which)
+{
+	bool atime = which & FUSE_SET_ATTR_ATIME && !(which & FUSE_SET_ATTR_ATIME_NOW);
+	bool mtime = which & FUSE_SET_ATTR_MTIME && !(which & FUSE_SET_ATTR_MTIME_NOW);
+
+	return (atime && !file_time_fits(&st->st_atim)) || (mtime && !file_time_fits(&st->st_mtim))
+		   ? -EOVERFLOW
+		   : 0;
 }
 
 static void attrs_from(const struct stat *st, int which, struct tree_attrs *attrs)
@@ -76,8 +88,8 @@ static void attrs_from(const struct stat *st, int which, struct tree_attrs *attr
 	attrs->mode = st->st_mode;
 	attrs->uid = st->st_uid;
 	attrs->gid = st->st_gid;
-	attrs->atime = which & FUSE_SET_ATTR_ATIME_NOW ? now : time_from_spec(&st->st_atim);
-	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : time_from_spec(&st->st_mtim);
+	attrs->atime = which & FUSE_SET_ATTR_ATIME_NOW ? now : file_time_from_spec(&st->st_atim);
+	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : file_time_from_spec(&st->st_mtim);
 }
 
 static bool caller_is_owner(const struct op *op, const struct caller *caller)
@@ -144,18 +156,19 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 {
 	struct tree_attrs attrs = {0};
 	struct op op;
-	int error = 0;
+	int error = times_check(st, which);
 
 	(void)info;
 	if (!op_begin(&op, req, ino, STAT_SETATTR))
 		return;
-	if (which & FUSE_SET_ATTR_SIZE) {
+	if (!error && which & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;
 		error = inode_set_size(&op, op.bytes, which);
 	}
-	attrs_from(st, which, &attrs);
-	if (!error)
+	if (!error) {
+		attrs_from(st, which, &attrs);
 		error = setattr_drop_set_id(&op, which, &attrs);
+	}
 	if (error) {
 		op_done(&op, req, error);
 		return;

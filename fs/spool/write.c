@@ -14,6 +14,7 @@
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "common/io.h"
+#include "fs/core/file_time.h"
 #include "fs/core/worker.h"
 #include "fs/extents/extents.h"
 #include "fs/file/export.h"
@@ -220,7 +221,8 @@ static int staging_write(struct staging *staging)
 {
 	struct spool_record *record = staging->record;
 	unsigned threads = spool_threads(record->n_blocks);
-	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
+	struct timespec times[] = {file_time_to_spec(record->atime),
+				   file_time_to_spec(record->mtime)};
 	int rc = staging->fd < 0 ? 0 : staging_reserve(staging);
 
 	if (rc == 0)
@@ -326,7 +328,8 @@ static int data_commit_blocks(const struct spool *spool, const struct spool_reco
 	}
 	if (rc == 0)
 		rc = data_punch(to, end, record->size);
-	struct timespec times[] = {time_to_spec(record->atime), time_to_spec(record->mtime)};
+	struct timespec times[] = {file_time_to_spec(record->atime),
+				   file_time_to_spec(record->mtime)};
 
 	futimens(to, times);
 	return rc == 0 && fsync(to) ? -errno : rc;

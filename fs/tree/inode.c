@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/tsan.h"
+#include "fs/core/file_time.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
 #include "fs/core/worker.h"
@@ -25,28 +26,6 @@
 #define TICK_MAX (CLOCK_SECOND / 100)
 
 #define A_DAY (24 * 3600 * CLOCK_SECOND)
-
-int64_t time_from_spec(const struct timespec *spec)
-{
-	/* 64 bits of nanoseconds reach from 1677 to 2262; times beyond are clamped. */
-	int64_t ns;
-
-	if (__builtin_mul_overflow((int64_t)spec->tv_sec, CLOCK_SECOND, &ns) ||
-	    __builtin_add_overflow(ns, (int64_t)spec->tv_nsec, &ns))
-		return spec->tv_sec < 0 ? INT64_MIN : INT64_MAX;
-	return ns;
-}
-
-struct timespec time_to_spec(int64_t ns)
-{
-	struct timespec spec = {.tv_sec = ns / CLOCK_SECOND, .tv_nsec = ns % CLOCK_SECOND};
-
-	if (spec.tv_nsec < 0) {
-		spec.tv_nsec += CLOCK_SECOND;
-		spec.tv_sec--;
-	}
-	return spec;
-}
 
 int64_t time_now(void)
 {
@@ -451,9 +430,9 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
 	    .st_blksize = 1 << 20, /* cp and cat then send requests of the largest size */
-	    .st_atim = time_to_spec(inode->fields->atime),
-	    .st_mtim = time_to_spec(inode->fields->mtime),
-	    .st_ctim = time_to_spec(inode->fields->ctime),
+	    .st_atim = file_time_to_spec(inode->fields->atime),
+	    .st_mtim = file_time_to_spec(inode->fields->mtime),
+	    .st_ctim = file_time_to_spec(inode->fields->ctime),
 	};
 	if (S_ISREG(st->st_mode)) {
 		st->st_size = (off_t)file_size(inode->file);

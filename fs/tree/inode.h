@@ -142,8 +142,6 @@ struct statx inode_statx(const struct stat *st, struct timespec btime);
 
 int64_t time_now(void);	       /* exact, in nanoseconds */
 int64_t time_now_coarse(void); /* to the kernel's tick: for the data path */
-int64_t time_from_spec(const struct timespec *spec);
-struct timespec time_to_spec(int64_t ns);
 
 /* relatime: sets atime if atime is not newer than mtime and ctime, or is a day old. */
 void inode_touch_read(struct inode *inode);

@@ -69,6 +69,59 @@ static void set_by_utimensat(void)
 	FAILS(EINVAL, utimensat(AT_FDCWD, "file", (struct timespec[]){{0, -1}, {0, 0}}, 0));
 }
 
+static void read_once(void)
+{
+	int fd = OK(open("file", O_RDONLY));
+	char byte;
+
+	OK(read(fd, &byte, 1));
+	OK(close(fd));
+}
+
+/* Nanoseconds from 1678 to 2261, whole seconds beyond, and a refusal of what would come back as
+ * another time. */
+static void far_times_come_back(void)
+{
+	static const struct timespec far[] = {
+	    {253402300799, 999999999}, /* the end of the year 9999 */
+	    {-62135596800, 5},	       /* the year 1 */
+	    {9199999999, 999999999},
+	    {9200000000, 1},
+	    {9223372037, 0},
+	    {-9200000000, 1},
+	    {-9200000001, 999999999},
+	    {-1, 999999999},
+	    {-1, 0},
+	    {0, 0},
+	    {1L << 54, 0},
+	    {-(1L << 54), 0},
+	};
+
+	need_daemon();
+	put("file", "text");
+	for (size_t i = 0; i < sizeof(far) / sizeof(far[0]); i++) {
+		bool exact = far[i].tv_sec < 9200000000 && far[i].tv_sec >= -9200000000;
+		struct timespec given[2] = {far[i], far[i]};
+
+		OK(utimensat(AT_FDCWD, "file", given, 0));
+		struct times t = times_of("file");
+		EQUAL(t.content.tv_sec, far[i].tv_sec);
+		EQUAL(t.content.tv_nsec, exact ? far[i].tv_nsec : 0);
+		CHECK(same(t.content, t.access));
+	}
+	struct times before = times_of("file");
+	FAILS(EOVERFLOW,
+	      utimensat(AT_FDCWD, "file", (struct timespec[]){{1L << 55, 0}, {0, 0}}, 0));
+	FAILS(EOVERFLOW,
+	      utimensat(AT_FDCWD, "file", (struct timespec[]){{0, 0}, {LONG_MIN, 0}}, 0));
+	CHECK(same(times_of("file").content, before.content));
+	read_once();
+	int fd = OK(open("file", O_WRONLY | O_APPEND));
+	OK(utimensat(AT_FDCWD, "file", (struct timespec[]){far[0], far[0]}, 0));
+	EQUAL(write(fd, "x", 1), 1);
+	CHECK(times_of("file").content.tv_sec < far[0].tv_sec); /* a write sets the present time */
+}
+
 static void of_links_directories_and_fds(void)
 {
 	struct timespec given[2] = {{100, 1}, {200, 2}};
@@ -176,15 +229,6 @@ static void directories_show_their_changes(void)
 	KEEPS("dir", open("dir/hard", O_CREAT | O_WRONLY, 0644), content);
 }
 
-static void read_once(void)
-{
-	int fd = OK(open("file", O_RDONLY));
-	char byte;
-
-	OK(read(fd, &byte, 1));
-	OK(close(fd));
-}
-
 /* relatime: a read moves the access time when it is not later than the content's. */
 static void reading_moves_access_as_relatime(void)
 {
@@ -224,7 +268,7 @@ static void each_write_that_is_looked_for_shows(void)
 	OK(close(fd));
 }
 
-PROG(TEST(set_by_utimensat), TEST(of_links_directories_and_fds), TEST(birth_time_stays),
-     TEST(writing_moves_them), TEST(metadata_moves_change_only),
+PROG(TEST(set_by_utimensat), TEST(far_times_come_back), TEST(of_links_directories_and_fds),
+     TEST(birth_time_stays), TEST(writing_moves_them), TEST(metadata_moves_change_only),
      TEST(directories_show_their_changes), TEST(reading_moves_access_as_relatime),
      TEST(each_write_that_is_looked_for_shows))
