@@ -87,6 +87,7 @@ ssize_t device_write(struct file *file, const struct file_call *call, const void
 	struct extents_walk walk = extents_walk(&file->extents, offset, offset + covered);
 	struct segment segment;
 
+	rc = device_zero_end(file, call, offset);
 	while (rc == 0 && extents_next(&walk, &segment))
 		rc = copy_in(call->copier, segment.span, segment.into,
 			     (const char *)from + (segment.offset - offset), segment.bytes,
@@ -118,6 +119,17 @@ int device_zero_now(const struct extents *extents, const struct file_call *call,
 	if (from >= to || extents_missing(extents, from, to) == to - from)
 		return 0;
 	return device_wait(call, device_zero(extents, call, from, to));
+}
+
+/* Only up to the next multiple of CHUNK_ALIGN: stores behind the end are in the last page of a
+ * mapping, and memory further on may be many GiB that fallocate reserved. */
+int device_zero_end(struct file *file, const struct file_call *call, uint64_t to)
+{
+	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
+
+	if (to <= size || !atomic_load(&file->was_leased) || !file_zeroes_end(file))
+		return 0;
+	return device_zero_now(&file->extents, call, size, to < end ? to : end);
 }
 
 int64_t device_seek(struct file *file, uint64_t offset, int whence)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in gpuN/: truncate(2), fallocate(2), and giving back memory that was taken ahead of the
- * end. Memory beyond the size always holds zeroes, so that growing is only a change of the size. */
+ * end. Memory beyond the size holds zeroes, so that growing is only a change of the size. Only the
+ * holder of a lease can store other bytes there: see device_zero_end. */
 #include "fs/file/device.h"
 
 #include <errno.h>
@@ -56,8 +57,11 @@ int device_truncate(struct file *file, const struct file_call *call, uint64_t si
 	uint64_t old = atomic_load(&file->fields->size);
 
 	if (size > old) {
-		atomic_store(&file->fields->size, size);
-		return 0;
+		int error = device_zero_end(file, call, size);
+
+		if (!error)
+			atomic_store(&file->fields->size, size);
+		return error;
 	}
 
 	uint64_t kept_end = align_up(size, layout_unit(call->attrs.page_size, size));

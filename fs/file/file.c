@@ -275,6 +275,8 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE))
 		rc = device_zero_now(&file->extents, call, from, to);
+	if (rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		rc = device_zero_end(file, call, to);
 	if (rc < 0)
 		return rc;
 	if (!(mode & FALLOC_FL_KEEP_SIZE))

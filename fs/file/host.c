@@ -23,6 +23,18 @@ ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 	return io_count(rc, done);
 }
 
+int host_zero_end(struct file *file, uint64_t to)
+{
+	int fd = atomic_load(&file->fd);
+	uint64_t size = object_size(fd);
+	/* The other pages of a huge page may be memory that fallocate reserved. */
+	bool reserved = atomic_load(&file->fields->reserved) > size;
+	uint8_t shift =
+	    reserved ? (uint8_t)__builtin_ctzll(POOL_BLOCK_MIN) : atomic_load(&file->object_shift);
+
+	return to > size && file_zeroes_end(file) ? object_zero_end(fd, shift) : 0;
+}
+
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset, int refused)
 {
@@ -37,8 +49,10 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 		return precharged;
 
 	uint64_t done = 0;
-	int rc = io_write_at(fd, from, bytes, offset, &done);
+	int rc = host_zero_end(file, offset);
 
+	if (rc == 0)
+		rc = io_write_at(fd, from, bytes, offset, &done);
 	host_update_accounting(file, call, precharged);
 	return io_count(rc, done);
 }
@@ -160,7 +174,9 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 
 	if (precharged < 0)
 		return (int)precharged;
-	rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	rc = host_zero_end(file, size);
+	if (rc == 0)
+		rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
 	host_update_accounting(file, call, precharged);
 	return rc;
 }
@@ -185,7 +201,9 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 		return (int)precharged;
 	if (punch)
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
-	rc = object_allocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
+	rc = mode & FALLOC_FL_KEEP_SIZE ? 0 : host_zero_end(file, to);
+	if (rc == 0)
+		rc = object_allocate(fd, mode & ~FALLOC_FL_ZERO_RANGE, from, to);
 	if (!punch && (mode & FALLOC_FL_KEEP_SIZE) && to > atomic_load(&file->fields->reserved))
 		atomic_store(&file->fields->reserved, to);
 	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE)) {

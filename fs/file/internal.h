@@ -74,6 +74,14 @@ static inline bool file_is_device(const struct file *file)
 	return volume_is_device(atomic_load(&file->volume));
 }
 
+/* Whether the file may grow with zeroes where programs stored bytes behind the end, through
+ * mappings. Not while a process has the memory: the preload library stores bytes there, and then
+ * sets the size. layout_lock is held. */
+static inline bool file_zeroes_end(const struct file *file)
+{
+	return !atomic_load(&file->leases) && !atomic_load(&file->loose);
+}
+
 /* The clock is read, and the time stored when it differs, only if the time can matter. */
 static inline void file_note_use(struct file *file, struct volume *volume)
 {

@@ -78,6 +78,13 @@ int object_punch(int fd, uint64_t from, uint64_t to)
 	return object_allocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, to);
 }
 
+int object_zero_end(int fd, uint8_t shift)
+{
+	uint64_t size = object_size(fd), page = 1ULL << shift;
+
+	return size % page ? object_punch(fd, size, (size / page + 1) * page) : 0;
+}
+
 /* For copies between the two mounts of system.c, which copy_file_range(2) refuses. */
 static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target, uint64_t bytes,
 				 uint64_t *written)

@@ -27,6 +27,9 @@ uint64_t object_hole_bytes(int fd, uint64_t from, uint64_t to);
 /* As fallocate(2). */
 int object_allocate(int fd, int mode, uint64_t from, uint64_t to);
 int object_punch(int fd, uint64_t from, uint64_t to);
+/* Zeroes the bytes behind the end in the last page of 1 << shift bytes: programs store there
+ * through mappings, and tmpfs shows the bytes when the object grows. */
+int object_zero_end(int fd, uint8_t shift);
 /* tmpfs has no FALLOC_FL_ZERO_RANGE. Pages that fallocate made and no write touched count as holes
  * here. */
 int object_zero(int fd, uint64_t from, uint64_t to);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* mmap of device files and of host/ files: shared and private, compared with read, and seen by
  * other processes. */
-#include "tests/mount/prog.h"
+#include "tests/mount/growth.h"
 
 #include <sys/mman.h>
 
@@ -187,8 +187,46 @@ static void host_files_grow_and_shrink_under_maps(void)
 	zero_check(fd, 1 * MIB, 3 * MIB);
 }
 
+static void grow_what_is_mapped(int growth, bool appending)
+{
+	int fd = growth_file();
+	unsigned char *bytes = map(fd, 4096, PROT_READ | PROT_WRITE, MAP_SHARED);
+
+	memset(bytes + GROWTH_OLD, 'b', 4096 - GROWTH_OLD);
+	OK(msync(bytes, 4096, MS_SYNC));
+	int grower = OK(open("file", O_RDWR | (appending ? O_APPEND : 0)));
+	OK(fcntl(grower, F_SETFL, 0));
+	growth_check(grower, growth);
+	EQUAL(bytes[GROWTH_OLD], 0);
+	bytes[GROWTH_OLD] = 'a';
+	OK(munmap(bytes, 4096));
+	OK(close(grower));
+	char got;
+	read_all(fd, &got, 1, GROWTH_OLD);
+	EQUAL(got, 'a');
+	OK(close(fd));
+}
+
+/* Not on tmpfs. */
+static void growth_shows_zeroes_where_a_map_stored(void)
+{
+	need_daemon();
+	for (int growth = 0; growth < GROWTHS; growth++)
+		grow_what_is_mapped(growth, false);
+}
+
+/* A write of a handle that the kernel passes through is tmpfs's own. */
+static void host_growth_shows_zeroes_where_a_map_stored(void)
+{
+	need_daemon();
+	enter_host();
+	for (int growth = 0; growth < GROWTHS; growth++)
+		grow_what_is_mapped(growth, growths[growth] == growth_write);
+}
+
 PROG(TEST(shows_what_was_written), TEST(msync_reaches_other_openers),
      TEST(munmap_and_close_write_back), TEST(another_process_writes), TEST(private_stays_private),
      TEST(rest_of_the_last_page_is_zero), TEST(of_an_unlinked_file),
      TEST(programs_open_files_only_as_allowed), TEST(host_files_are_shared_memory),
-     TEST(host_files_grow_and_shrink_under_maps))
+     TEST(host_files_grow_and_shrink_under_maps), TEST(growth_shows_zeroes_where_a_map_stored),
+     TEST(host_growth_shows_zeroes_where_a_map_stored))

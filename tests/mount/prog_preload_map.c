@@ -3,6 +3,7 @@
 /* backends: host standin vulkan cuda
  * Mappings under the preload library: a mapping shows the file's own memory, and every call on the
  * mapping behaves as in the kernel. */
+#include "tests/mount/growth.h"
 #include "tests/mount/preload.h"
 
 #include <sys/mman.h>
@@ -383,6 +384,22 @@ static void mappings_outlive_descriptors(void)
 	expect(at, 2, 0, 3 * MIB);
 }
 
+static void growth_shows_zeroes_where_a_map_stored(void)
+{
+	for (int growth = 0; growth < GROWTHS; growth++) {
+		int fd = growth_file();
+		unsigned char *at = map(fd, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+		CHECK(leased("file"));
+		memset(at + GROWTH_OLD, 'b', 4096 - GROWTH_OLD);
+		OK(munmap(at, 4096));
+		CHECK(!leased("file"));
+		growth_check(fd, growth);
+		OK(close(fd));
+		OK(unlink("file"));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct prog_test tests[] = {
@@ -403,6 +420,7 @@ int main(int argc, char **argv)
 	    TEST(stores_are_shared_with_children),
 	    TEST(children_keep_it),
 	    TEST(mappings_outlive_descriptors),
+	    TEST(growth_shows_zeroes_where_a_map_stored),
 	};
 	static const char *const kinds[] = {"mapped", NULL};
 
