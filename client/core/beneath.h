@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Opens files in trees that other users may change at any moment: a directory can become a link
+ * between two calls, so that a path leads elsewhere. Below an open directory no link is followed,
+ * and owner, mode and times are set by descriptor. The functions give 0 or more, or -errno. */
+#ifndef CLIENT_CORE_BENEATH_H
+#define CLIENT_CORE_BENEATH_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+/* Opens the path, which is relative to the directory base; "" is the directory itself. A link in
+ * the path is -ELOOP or -ENOTDIR, and a path that leaves the directory is -EXDEV. With O_PATH and
+ * O_NOFOLLOW a link at the end is opened itself. The call never waits for the other end of a FIFO.
+ */
+int beneath_open(int base, const char *path, int flags, mode_t mode);
+
+/* Whether both are the same file. */
+bool beneath_is_same(const struct stat *one, const struct stat *other);
+
+/* Sets owner and group, mode, or times (access, modification) by a descriptor, which may be O_PATH.
+ * A link has no mode of its own. */
+int beneath_chown(int fd, uid_t uid, gid_t gid);
+int beneath_chmod(int fd, mode_t mode);
+int beneath_set_times(int fd, const struct timespec times[2]);
+
+/* Whether this process may go where a name leads that the owner of st has made in the directory.
+ * Where all users may make names, as in /tmp, links of this process's user and of the directory's
+ * owner alone are followed: the rule of fs.protected_symlinks, which may be off. */
+bool beneath_owner_is_trusted(int directory, const struct stat *st);
+
+#endif
