@@ -95,6 +95,8 @@ const char *cli_words(int error)
 		       "may have (user_spill= of the mount)";
 	case EIO:
 		return "the device reported an error: gpumem status shows its health";
+	case CLI_REPLACED:
+		return "another process has replaced it meanwhile";
 	default:
 		return strerror(error);
 	}

@@ -5,6 +5,7 @@
 #ifndef CLIENT_CLI_CORE_CLI_H
 #define CLIENT_CLI_CORE_CLI_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,6 +25,9 @@ enum cli_status {
 	CLI_FULL = 6,	     /* no room: the GPU, the disk or a quota */
 	CLI_FAILED = 7,	     /* any other error of the system */
 };
+
+/* The error of a file or directory that another process has replaced meanwhile. */
+#define CLI_REPLACED EREMCHG
 
 /* An option of a subcommand. */
 struct cli_option {
