@@ -161,34 +161,68 @@ static bool source_is_repeated(char **words, int i)
 	return false;
 }
 
+/* The last name of a source: the name of its copy in a directory; "" for "." and "..", whose
+ * contents are copied, as by cp(1). copy is an allocated copy of the word. */
+static const char *source_name(char *copy)
+{
+	const char *name = basename(copy);
+
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || *name == '/' ? "" : name;
+}
+
+/* Copies into the target, which is a directory. */
+static void source_walk_into(struct cp *cp, char **words, int i, const char *target,
+			     struct cp_dir *dir)
+{
+	AUTO_FREE char *copy = strdup(words[i]), *path = NULL;
+	const char *name = copy ? source_name(copy) : NULL;
+
+	if (source_is_repeated(words, i)) {
+		cli_error("%s: another source has this name", words[i]);
+		cp_failed(cp, CLI_USAGE);
+	} else if (strcmp(words[i], "-") == 0) {
+		cli_error("standard input has no name: name a file below %s", target);
+		cp_failed(cp, CLI_USAGE);
+	} else if (!name || !(path = cp_join(target, name))) {
+		cp_failed(cp, cli_fail(words[i], ENOMEM));
+	} else {
+		cp_walk(cp, words[i], &(struct cp_target){dir, (char *)name, path});
+	}
+}
+
+/* Copies to a name. Only a directory may have a slash behind the name. */
+static void source_walk_to(struct cp *cp, const char *word, const char *target,
+			   const struct cp_target *to)
+{
+	struct stat st;
+
+	if (to->path[strlen(to->path) - 1] != '/' && strlen(target) > strlen(to->path) &&
+	    !(stat(word, &st) == 0 && S_ISDIR(st.st_mode)))
+		cp_failed(cp, cli_fail(target, ENOTDIR));
+	else
+		cp_walk(cp, word, to);
+}
+
 /* words: the sources and then the target. */
 static void sources_walk(struct cp *cp, char **words, int count)
 {
 	const char *target = words[count - 1];
-	struct stat st;
-	bool into = stat(target, &st) == 0 && S_ISDIR(st.st_mode);
+	AUTO_FREE char *name = NULL, *path = strdup(target);
+	struct cp_dir *dir = path ? cp_target_find(cp, target, &name) : NULL;
 
-	if (count > 2 && !into) {
+	if (!dir)
+		return;
+	if (name && count > 2) {
 		cli_error("%s is not a directory, but there are several sources", target);
 		cp_failed(cp, CLI_USAGE);
 		return;
 	}
-	for (int i = 0; i < count - 1 && !cp_stopped(cp); i++) {
-		AUTO_FREE char *copy = strdup(words[i]), *to = NULL;
-
-		if (into && source_is_repeated(words, i)) {
-			cli_error("%s: another source has this name", words[i]);
-			cp_failed(cp, CLI_USAGE);
-		} else if (into && strcmp(words[i], "-") == 0) {
-			cli_error("standard input has no name: name a file below %s", target);
-			cp_failed(cp, CLI_USAGE);
-		} else if (!copy ||
-			   !(to = into ? cp_join(target, basename(copy)) : strdup(target))) {
-			cp_failed(cp, cli_fail(words[i], ENOMEM));
-		} else {
-			cp_walk(cp, words[i], to);
-		}
-	}
+	for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
+		path[length - 1] = '\0';
+	if (name)
+		source_walk_to(cp, words[0], target, &(struct cp_target){dir, name, path});
+	for (int i = 0; !name && i < count - 1 && !cp_stopped(cp); i++)
+		source_walk_into(cp, words, i, target, dir);
 }
 
 static int files_copy(struct cp *cp, char **words, int count)
@@ -206,7 +240,7 @@ static int files_copy(struct cp *cp, char **words, int count)
 		pthread_join(cp->threads[i], NULL);
 	cp_queue_free(cp);
 	cp_links_make(cp);
-	cp_walk_end(cp);
+	cp_dirs_end(cp);
 	cp_progress_end(cp);
 	if (cp->options.json)
 		report_write(cp);

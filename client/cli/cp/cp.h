@@ -55,11 +55,40 @@ enum cp_phase { CP_COPYING, CP_VERIFYING };
 /* The state of a part. */
 enum cp_mark { CP_TODO, CP_DONE, CP_HASHED };
 
+/* A directory of the target. Other users may own directories there, and replace them at any moment:
+ * the descriptors of the command line's directories stay open, and the directories below are opened
+ * from there, without links, and must be the same as at first. */
+struct cp_dir {
+	int base;   /* the directory of the command line */
+	char *path; /* for messages; from path + below on beneath base */
+	size_t below;
+	struct stat is; /* the directory itself */
+	bool is_copy;	/* mode and times of st are set when all of its files are there */
+	struct stat st; /* of the source */
+	struct cp_dir *before;
+};
+
+/* The place of a source for the threads. */
+struct cp_source {
+	char *path; /* for messages; from path + below on beneath base. NULL: standard input */
+	size_t below;
+	int base; /* a directory of the command line; AT_FDCWD: path is of the command line */
+};
+
+/* A file of a directory of the target. */
+struct cp_target {
+	struct cp_dir *dir;
+	char *name;
+	char *path; /* for messages */
+};
+
 struct cp_file {
-	char *from, *to;   /* from is NULL for standard input */
-	char *part;	   /* the path of the partial file beside to, which gets the bytes */
+	struct cp_source from;
+	struct cp_target to;
+	char *part;	   /* the name of the partial file beside to, which gets the bytes */
 	struct stat st;	   /* of from */
 	struct stat begun; /* of part, at its opening */
+	int folder;	   /* to.dir, O_PATH */
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
@@ -87,12 +116,6 @@ struct cp_file {
 	struct cp_file *following;
 };
 
-/* A directory that cp has made. Its mode and times are set when all of its files are there. */
-struct cp_dir {
-	char *path;
-	struct stat st;
-};
-
 struct cp_link;
 
 struct cp {
@@ -107,8 +130,9 @@ struct cp {
 	unsigned n_threads, running; /* threads started; threads not ended */
 	bool walked;		     /* the queue will get no more files */
 	mode_t umask;
-	struct cp_dir *dirs;
-	size_t n_dirs;
+	struct cp_dir *dirs; /* the last one first */
+	int *bases;	     /* directories of the command line */
+	size_t n_bases;
 	struct cp_link *links; /* names of files with several names */
 	int status;	       /* of the first failure */
 	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
@@ -125,20 +149,36 @@ bool cp_stopped(const struct cp *cp);
 /* Sets the exit status, unless an earlier failure has set it. */
 void cp_failed(struct cp *cp, int status);
 
-/* cp_walk.c. Queues the files of a source, and makes the directories. to is the target itself, not
- * the directory above. */
-void cp_walk(struct cp *cp, const char *from, const char *to);
-/* Modes and times of directories, innermost first. */
-void cp_walk_end(struct cp *cp);
+/* cp_walk.c. Queues the files of a source, and makes the directories. to.name "": the directory
+ * itself. */
+void cp_walk(struct cp *cp, const char *from, const struct cp_target *to);
 /* The directory's path and a name in it, allocated; NULL: no memory. */
 char *cp_join(const char *dir, const char *name);
 /* For --verbose: reports a finished name. Any thread may call this. */
 void cp_tell(const struct cp *cp, const char *from, const char *to);
 
+/* cp_target.c: the directories of the target. */
+/* Finds the target that the command line names: a directory (name is NULL), or a name in a
+ * directory, of the file that a link there leads to. The caller frees name. NULL: an error, which
+ * was reported. */
+struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name);
+/* A directory that is open as fd: a new name in dir. NULL: no memory. */
+struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *above, const struct cp_target *to,
+			  int fd);
+/* Opens the directory again (O_PATH), or gives -errno. */
+int cp_dir_open(const struct cp_dir *dir);
+/* Keeps a directory of the command line open until the end, and gives its descriptor or -errno. */
+int cp_base_keep(struct cp *cp, int fd);
+/* Sets modes and times of directories, innermost first, and frees all. */
+void cp_dirs_end(struct cp *cp);
+bool cp_target_copy(struct cp_target *copy, const struct cp_target *to);
+void cp_target_free(struct cp_target *to);
+
 /* cp_links.c: hard links between the files that are copied. */
 /* Whether to becomes a further name of a file that is copied already. The name is made when all
  * files are copied. */
-bool cp_link_later(struct cp *cp, const struct stat *st, const char *from, const char *to);
+bool cp_link_later(struct cp *cp, const struct stat *st, const char *from,
+		   const struct cp_target *to);
 void cp_links_make(struct cp *cp);
 
 /* cp_attributes.c */
@@ -146,9 +186,10 @@ enum cp_xattrs { CP_XATTRS_OURS, CP_XATTRS_OTHERS };
 /* Copies extended attributes, those of user.gpumem. or the others, as far as the target supports
  * them. The page size must be set before the file has memory, so user.gpumem. comes first. */
 void cp_xattrs(int from, int to, enum cp_xattrs which);
-/* Sets owner, mode and times of a copy by its descriptor, or by its path if fd is < 0: 0 or errno.
- * If the owner may not be set, the owner stays. now: the copy's present state; NULL: unknown. */
-int cp_attributes(int fd, const char *path, const struct stat *st, const struct stat *now);
+/* Sets times, owner and mode of a copy, whose descriptor may be O_PATH: 0 or errno. If the owner
+ * may not be set, the owner stays. from: the source, whose other extended attributes are copied;
+ * -1: none are. now: the copy's present state; NULL: unknown. */
+int cp_attributes(int from, int fd, const struct stat *st, const struct stat *now);
 
 /* cp_pool.c */
 void cp_queue(struct cp *cp, struct cp_file *file);
@@ -160,8 +201,9 @@ void *cp_worker(void *cp);
 void cp_queue_free(struct cp *cp);
 
 /* cp_file.c: a file from its opening to its final name. The file keeps its first error. */
-/* from is NULL for standard input. NULL: no memory. */
-struct cp_file *cp_file_new(const char *from, const char *to, const struct stat *st);
+/* NULL: no memory. */
+struct cp_file *cp_file_new(const struct cp_source *from, const struct cp_target *to,
+			    const struct stat *st);
 void cp_file_open(struct cp *cp, struct cp_file *file);
 /* Gives the target its room. To be called after the opening and before any write. */
 void cp_file_make_room(const struct cp *cp, struct cp_file *file);
@@ -214,14 +256,13 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 /* The attribute with the progress of a partial file; no finished copy has this attribute. Not below
  * user.gpumem., which is the daemon's. */
 #define CP_PARTIAL_NOTE "user.gpumem-cp"
-/* The path of the partial file, allocated; NULL: no memory. */
-char *cp_partial_path(const char *to);
-/* Opens the partial file for this process alone. Gives the descriptor, and the file's present
- * state; or -errno. */
-int cp_partial_open(const char *path, struct stat *st);
-/* The number of bytes from the start that an earlier run has copied from the same, unchanged
- * source. */
-uint64_t cp_partial_kept(int fd, const struct stat *st);
+/* The name of the partial file, allocated; NULL: no memory. */
+char *cp_partial_name(const char *name);
+/* Opens the partial file in the directory for this process alone: the file of an earlier run with
+ * the first *kept bytes of the unchanged source st, if st is not NULL; otherwise a new file. Gives
+ * the descriptor, and the file's present state; or -errno. */
+int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *begun,
+		    uint64_t *kept);
 /* Notes the progress for a later run: 0 or -errno. */
 int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes);
 /* The number of bytes from the start that are copied. */

@@ -11,26 +11,25 @@
 
 #include "client/cli/core/output.h"
 #include "client/cli/cp/cp.h"
+#include "client/core/beneath.h"
 
 #define PIPE_BYTES (1 << 20)
 
-struct cp_file *cp_file_new(const char *from, const char *to, const struct stat *st)
+struct cp_file *cp_file_new(const struct cp_source *from, const struct cp_target *to,
+			    const struct stat *st)
 {
 	struct cp_file *file = calloc(1, sizeof(*file));
 
 	if (!file)
 		return NULL;
-	*file = (struct cp_file){.in = -1, .in_direct = -1, .out = -1, .st = *st};
+	*file = (struct cp_file){
+	    .from = *from, .folder = -1, .in = -1, .in_direct = -1, .out = -1, .st = *st};
 	pthread_mutex_init(&file->stream, NULL);
-	file->from = from ? strdup(from) : NULL;
-	file->to = strdup(to);
-	file->part = cp_partial_path(to);
-	if (file->to && file->part && (!from || file->from))
+	file->from.path = from->path ? strdup(from->path) : NULL;
+	file->part = cp_partial_name(to->name);
+	if (cp_target_copy(&file->to, to) && file->part && (!from->path || file->from.path))
 		return file;
-	free(file->from);
-	free(file->to);
-	free(file->part);
-	free(file);
+	cp_file_free(file);
 	return NULL;
 }
 
@@ -77,24 +76,35 @@ uint64_t cp_file_prefix(const struct cp_file *file)
 	return part * file->part_bytes < file->size ? part * file->part_bytes : file->size;
 }
 
-static int source_open(struct cp_file *file)
+/* Opens the source, without the links that the walk has not followed. O_NONBLOCK: a thread must not
+ * wait for the writer of a pipe without being able to end. Gives the descriptor, or -errno. */
+static int source_open(const struct cp_source *from, int flags)
 {
-	bool stream = !S_ISREG(file->st.st_mode);
+	int fd;
 
-	/* O_NONBLOCK: a thread must not wait for the writer of a pipe without being able to end. */
-	file->in = file->from ? open(file->from, O_RDONLY | O_CLOEXEC | (stream ? O_NONBLOCK : 0))
-			      : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
-	if (file->in < 0)
-		return errno;
-	if (stream) {
+	if (!from->path)
+		return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+	flags |= O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+	if (from->base != AT_FDCWD)
+		return beneath_open(from->base, from->path + from->below, flags, 0);
+	fd = openat(from->base, from->path + from->below, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The file must be the file that the walk has found: its name may lead elsewhere by now. */
+static int source_use(struct cp_file *file)
+{
+	const struct stat found = file->st;
+
+	if (!S_ISREG(found.st_mode)) {
 		file->method = CP_STREAM;
 		fcntl(file->in, F_SETPIPE_SZ, PIPE_BYTES);
 		return 0;
 	}
 	if (fstat(file->in, &file->st) < 0)
 		return errno;
-	if (!S_ISREG(file->st.st_mode))
-		return ESTALE;
+	if (!S_ISREG(file->st.st_mode) || !beneath_is_same(&file->st, &found))
+		return CLI_REPLACED;
 	file->method = CP_RANGES;
 	file->size = (uint64_t)file->st.st_size;
 	if (file->size > CLI_FILE_MAX)
@@ -103,21 +113,33 @@ static int source_open(struct cp_file *file)
 	return 0;
 }
 
+/* A second descriptor of the source, for reads from the disk. -1: none. */
+static int source_open_direct(const struct cp_file *file)
+{
+	int fd = source_open(&file->from, O_DIRECT);
+	struct stat st;
+
+	if (fd < 0 || (fstat(fd, &st) == 0 && beneath_is_same(&st, &file->st)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 static int target_open(const struct cp *cp, struct cp_file *file)
 {
-	const struct stat *begun = &file->begun;
+	bool is_near = file->to.dir->is.st_dev == file->st.st_dev;
+	bool resumes = cp->options.resume && file->method == CP_RANGES && !is_near;
 
-	file->out = cp_partial_open(file->part, &file->begun);
+	file->folder = cp_dir_open(file->to.dir);
+	if (file->folder < 0)
+		return -file->folder;
+	file->out = cp_partial_open(file->folder, file->part, resumes ? &file->st : NULL,
+				    &file->begun, &file->resumed);
 	if (file->out < 0)
 		return -file->out;
-	/* A partial file of an earlier run. */
-	file->noted = begun->st_size > 0;
-	if (file->method == CP_RANGES && begun->st_dev == file->st.st_dev)
+	file->noted = file->resumed > 0;
+	if (file->method == CP_RANGES && is_near)
 		file->method = CP_ON_MOUNT;
-	else if (file->method == CP_RANGES && cp->options.resume && file->noted)
-		file->resumed = cp_partial_kept(file->out, &file->st);
-	if (!file->resumed && begun->st_size && ftruncate(file->out, 0) < 0)
-		return errno;
 	return 0;
 }
 
@@ -186,12 +208,18 @@ static int file_set_parts(struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
+static const char *source_path(const struct cp_file *file)
+{
+	return file->from.path ? file->from.path : "standard input";
+}
+
 void cp_file_open(struct cp *cp, struct cp_file *file)
 {
-	int error = source_open(file);
+	file->in = source_open(&file->from, 0);
+	int error = file->in < 0 ? -file->in : source_use(file);
 
 	if (error) {
-		cp_file_fail(file, file->from ? file->from : "standard input", error);
+		cp_file_fail(file, source_path(file), error);
 		return;
 	}
 	error = target_open(cp, file);
@@ -201,10 +229,10 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 	if (!error && cp->options.archive)
 		cp_xattrs(file->in, file->out, CP_XATTRS_OURS);
 	if (error)
-		cp_file_fail(file, file->to, error);
+		cp_file_fail(file, file->to.path, error);
 	/* O_DIRECT is for disks, not for files of the mount. */
 	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
-		file->in_direct = open(file->from, O_RDONLY | O_CLOEXEC | O_DIRECT);
+		file->in_direct = source_open_direct(file);
 }
 
 void cp_file_make_room(const struct cp *cp, struct cp_file *file)
@@ -212,7 +240,7 @@ void cp_file_make_room(const struct cp *cp, struct cp_file *file)
 	int error = atomic_load(&file->error) ? 0 : target_set_size(file);
 
 	if (error)
-		cp_file_fail(file, file->to, error);
+		cp_file_fail(file, file->to.path, error);
 	else if (file->from_mount)
 		cp_mapped_begin(cp, file);
 }
@@ -241,13 +269,13 @@ static int file_put_in_place(const struct cp *cp, struct cp_file *file)
 {
 	unsigned flags = cp->options.no_clobber ? RENAME_NOREPLACE : 0;
 
-	if (renameat2(AT_FDCWD, file->part, AT_FDCWD, file->to, flags) == 0) {
-		cp_tell(cp, file->from ? file->from : "-", file->to);
+	if (renameat2(file->folder, file->part, file->folder, file->to.name, flags) == 0) {
+		cp_tell(cp, file->from.path ? file->from.path : "-", file->to.path);
 		return 0;
 	}
 	if (errno != EEXIST)
 		return errno;
-	unlink(file->part);
+	unlinkat(file->folder, file->part, 0);
 	return 0;
 }
 
@@ -260,12 +288,12 @@ static int file_link(const struct cp *cp, struct cp_file *file)
 	/* The finished file does not need the note for a later run. */
 	if (file->noted)
 		cp_partial_keep(file->out, NULL, 0);
-	if (file->from && file->method != CP_STREAM)
-		error = cp_attributes(file->out, NULL, &file->st, &file->begun);
+	int attributed = cp->options.archive ? file->in : -1;
+
+	if (file->method != CP_STREAM)
+		error = cp_attributes(attributed, file->out, &file->st, &file->begun);
 	else if (fchmod(file->out, 0666 & ~cp->umask) < 0)
 		error = errno;
-	if (cp->options.archive)
-		cp_xattrs(file->in, file->out, CP_XATTRS_OTHERS);
 	if (!error)
 		error = file_put_in_place(cp, file);
 	return error;
@@ -282,11 +310,11 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 	if (cp->options.resume && file->method == CP_RANGES && atomic_load(&file->error) != EBADMSG)
 		there = cp_file_prefix(file);
 	if (there && cp_partial_keep(file->out, &file->st, there) == 0) {
-		cli_error("%s: %s of %s are kept: run the same command to continue", file->to,
+		cli_error("%s: %s of %s are kept: run the same command to continue", file->to.path,
 			  output_size(there, kept), output_size(file->size, size));
 		return;
 	}
-	unlink(file->part);
+	unlinkat(file->folder, file->part, 0);
 }
 
 /* Reports the bytes needed and the bytes free. */
@@ -308,7 +336,7 @@ static int error_report_full(const struct cp_file *file, const char *where)
 
 static int error_report(const struct cp_file *file, int error)
 {
-	const char *where = file->where ? file->where : file->to;
+	const char *where = file->where ? file->where : file->to.path;
 	char size[OUTPUT_TEXT_MAX];
 
 	switch (error) {
@@ -336,15 +364,15 @@ static int error_report(const struct cp_file *file, int error)
 
 void cp_file_free(struct cp_file *file)
 {
-	int *const fds[] = {&file->in, &file->in_direct, &file->out};
+	int *const fds[] = {&file->folder, &file->in, &file->in_direct, &file->out};
 
 	for (unsigned i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (*fds[i] >= 0)
 			close(*fds[i]);
 	cp_mapped_end(file);
 	pthread_mutex_destroy(&file->stream);
-	free(file->from);
-	free(file->to);
+	cp_target_free(&file->to);
+	free(file->from.path);
 	free(file->part);
 	free((void *)file->marks);
 	free(file->sums);

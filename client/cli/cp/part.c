@@ -72,12 +72,12 @@ static void range_copy(struct cp_file *file, char *buffer, uint64_t offset, uint
 	int error = cp_read(file, buffer, bytes, offset);
 
 	if (error) {
-		cp_file_fail(file, file->from, error);
+		cp_file_fail(file, file->from.path, error);
 		return;
 	}
 	error = io_write_at(file->out, buffer, bytes, offset, NULL);
 	if (error)
-		cp_file_fail(file, file->to, -error);
+		cp_file_fail(file, file->to.path, -error);
 }
 
 /* Copies only the data of a sparse part, so that holes stay holes. */
@@ -159,7 +159,8 @@ static bool part_copy_on_mount(struct cp *cp, struct cp_file *file, char *buffer
 			n = (ssize_t)(end - at < CP_PART ? end - at : CP_PART);
 			range_copy(file, buffer, at, (uint64_t)n);
 		} else if (error) {
-			cp_file_fail(file, error == ESTALE ? file->from : file->to, error);
+			cp_file_fail(file, error == ESTALE ? file->from.path : file->to.path,
+				     error);
 		}
 		if (n > 0) {
 			at += (uint64_t)n;
@@ -167,7 +168,7 @@ static bool part_copy_on_mount(struct cp *cp, struct cp_file *file, char *buffer
 		}
 	}
 	if (at < end) {
-		cp_file_fail(file, file->from, EINTR);
+		cp_file_fail(file, file->from.path, EINTR);
 		return false;
 	}
 	part_mark(file, part, NULL, 0);
@@ -224,14 +225,14 @@ static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 		atomic_fetch_add(&file->next, 1);
 	pthread_mutex_unlock(&file->stream);
 	if (error) {
-		cp_file_fail(file, file->from ? file->from : "standard input", error);
+		cp_file_fail(file, file->from.path ? file->from.path : "standard input", error);
 		return false;
 	}
 	if (!bytes)
 		return false;
 	error = -io_write_at(file->out, buffer, bytes, offset, NULL);
 	if (error)
-		cp_file_fail(file, file->to, error);
+		cp_file_fail(file, file->to.path, error);
 	atomic_fetch_add(&cp->bytes_done, bytes);
 	return !error;
 }
@@ -261,16 +262,16 @@ static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buf
 	int error = part_source_sum(file, part, buffers->other, bytes, &wanted);
 
 	if (error) {
-		cp_file_fail(file, file->from, error);
+		cp_file_fail(file, file->from.path, error);
 		return false;
 	}
 	uint64_t done = 0;
 
 	error = -io_read_at(file->out, buffers->data, bytes, part * CP_PART, &done);
 	if (error)
-		cp_file_fail(file, file->to, error);
+		cp_file_fail(file, file->to.path, error);
 	else if (done != bytes || hash_bytes(buffers->data, bytes) != wanted)
-		cp_file_fail(file, file->to, EBADMSG);
+		cp_file_fail(file, file->to.path, EBADMSG);
 	atomic_fetch_add(&cp->bytes_verified, bytes);
 	return !atomic_load(&file->error);
 }

@@ -14,63 +14,26 @@
 
 #include "client/cli/core/hash.h"
 #include "client/cli/cp/cp.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 
 #define SUFFIX	 ".gpumem-part"
 #define NOTE	 CP_PARTIAL_NOTE
 #define NOTE_MAX 160
 
-char *cp_partial_path(const char *to)
+char *cp_partial_name(const char *name)
 {
-	const char *slash = strrchr(to, '/'), *name = slash ? slash + 1 : to;
-	int folder = (int)(name - to);
-	char *path;
+	char *part;
 
 	/* A long name is cut, and its sum is added to keep names distinct. */
 	if (strlen(name) + strlen("." SUFFIX) <= NAME_MAX) {
-		if (asprintf(&path, "%.*s.%s" SUFFIX, folder, to, name) < 0)
+		if (asprintf(&part, ".%s" SUFFIX, name) < 0)
 			return NULL;
-	} else if (asprintf(&path, "%.*s.%.200s.%016" PRIx64 SUFFIX, folder, to, name,
+	} else if (asprintf(&part, ".%.200s.%016" PRIx64 SUFFIX, name,
 			    hash_bytes(name, strlen(name))) < 0) {
 		return NULL;
 	}
-	return path;
-}
-
-/* Accepts only a regular file of this user, with one name and locked by this process: neither a
- * link nor a file of another user. */
-static int partial_check(int fd, const char *path, struct stat *st)
-{
-	struct stat named;
-
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return -errno;
-	if (fstat(fd, st) < 0)
-		return -errno;
-	if (!S_ISREG(st->st_mode) || st->st_uid != geteuid())
-		return -EEXIST;
-	/* Another copy may have renamed the file before this process had the lock. */
-	if (lstat(path, &named) < 0 || named.st_ino != st->st_ino || named.st_dev != st->st_dev)
-		return -ESTALE;
-	return st->st_nlink == 1 ? 0 : -EEXIST;
-}
-
-int cp_partial_open(const char *path, struct stat *st)
-{
-	for (unsigned tries = 0; tries < 100; tries++) {
-		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-
-		if (fd < 0)
-			return -errno;
-		int error = partial_check(fd, path, st);
-
-		if (!error)
-			return fd;
-		close(fd);
-		if (error != -ESTALE)
-			return error;
-	}
-	return -EWOULDBLOCK;
+	return part;
 }
 
 /* The note: the state of the source, and the number of bytes copied. */
@@ -81,7 +44,10 @@ static int note_text(const struct stat *st, uint64_t bytes, char text[NOTE_MAX])
 			st->st_mtim.tv_nsec, bytes);
 }
 
-uint64_t cp_partial_kept(int fd, const struct stat *st)
+/* The number of bytes from the start that an earlier run has copied from the same, unchanged
+ * source.
+ */
+static uint64_t note_read(int fd, const struct stat *st)
 {
 	char kept[NOTE_MAX], wanted[NOTE_MAX], *end;
 	ssize_t length = fgetxattr(fd, NOTE, kept, sizeof(kept) - 1);
@@ -102,6 +68,65 @@ uint64_t cp_partial_kept(int fd, const struct stat *st)
 	    (uint64_t)now.st_size < bytes)
 		return 0;
 	return bytes;
+}
+
+/* Accepts only a regular file of this user, with one name and locked by this process: neither a
+ * link nor a file of another user. */
+static int partial_check(int fd, int folder, const char *name, struct stat *st)
+{
+	struct stat named;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return -errno;
+	if (fstat(fd, st) < 0)
+		return -errno;
+	if (!S_ISREG(st->st_mode) || st->st_uid != geteuid())
+		return -EEXIST;
+	/* Another copy may have renamed the file before this process had the lock. */
+	if (fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || !beneath_is_same(&named, st))
+		return -ESTALE;
+	return st->st_nlink == 1 ? 0 : -EEXIST;
+}
+
+/* Another user may have a descriptor of any file but one that was made now, or that has been for
+ * this user alone from its start on, as the note and the mode say. */
+static int partial_use(int fd, int folder, const char *name, const struct stat *st,
+		       const struct stat *begun, uint64_t *kept)
+{
+	if (st && (begun->st_mode & 07777) == (S_IRUSR | S_IWUSR))
+		*kept = note_read(fd, st);
+	if (*kept)
+		return 0;
+	return unlinkat(folder, name, 0) < 0 ? -errno : -ESTALE;
+}
+
+int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *begun,
+		    uint64_t *kept)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+
+	*kept = 0;
+	for (unsigned tries = 0; tries < 100; tries++) {
+		int fd = openat(folder, name, flags | O_CREAT | O_EXCL, 0600);
+		bool is_new = fd >= 0;
+
+		if (fd < 0 && errno == EEXIST)
+			fd = openat(folder, name, flags);
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0)
+			return -errno;
+		int error = partial_check(fd, folder, name, begun);
+
+		if (!error && !is_new)
+			error = partial_use(fd, folder, name, st, begun, kept);
+		if (!error)
+			return fd;
+		close(fd);
+		if (error != -ESTALE)
+			return error;
+	}
+	return -EWOULDBLOCK;
 }
 
 int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes)

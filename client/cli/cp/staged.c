@@ -41,7 +41,7 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 	if (error == EFAULT)
 		return staging_give_up(staging);
 	if (error) {
-		cp_file_fail(file, file->from, error);
+		cp_file_fail(file, file->from.path, error);
 		return true;
 	}
 	if (!cp_await_room(cp, file))
@@ -53,7 +53,7 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 	if (n >= 0 && done < bytes)
 		n = io_write_at(file->out, memory->base + done, bytes - done, offset + done, NULL);
 	if (n < 0)
-		cp_file_fail(file, file->to, (int)-n);
+		cp_file_fail(file, file->to.path, (int)-n);
 	return true;
 }
 
@@ -69,7 +69,7 @@ static bool part_copy_out(struct cp_file *file, struct cp_staging *staging, uint
 	ssize_t n = client_staging_get(memory, 0, file->in, offset, bytes);
 
 	if (n < 0 || (uint64_t)n < bytes) {
-		cp_file_fail(file, file->from, n < 0 ? (int)-n : ESTALE);
+		cp_file_fail(file, file->from.path, n < 0 ? (int)-n : ESTALE);
 		return true;
 	}
 	if (cp_mapped_fill(file, offset, bytes, memory->object, 0))
@@ -77,7 +77,7 @@ static bool part_copy_out(struct cp_file *file, struct cp_staging *staging, uint
 	int error = io_write_at(file->out, memory->base, bytes, offset, NULL);
 
 	if (error)
-		cp_file_fail(file, file->to, -error);
+		cp_file_fail(file, file->to.path, -error);
 	return true;
 }
 

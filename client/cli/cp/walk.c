@@ -4,20 +4,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/cli/core/output.h"
-#include "client/cli/cp/cp.h"
+#include "client/cli/cp/walk.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 
 /* A walk of a tree, which must not enter its own target. */
 struct walk {
 	struct cp *cp;
-	dev_t device;
-	ino_t target;
+	int base;	    /* the source's directory for the threads; AT_FDCWD: none yet */
+	size_t below;	    /* where paths go on below base */
+	struct stat target; /* the first directory of the copy; st_ino 0: none yet */
 };
 
 char *cp_join(const char *dir, const char *name)
@@ -53,47 +54,40 @@ static void path_fail(struct cp *cp, const char *path, int error)
 	cp_failed(cp, cli_fail(path, error));
 }
 
-static bool stat_same_file(const struct stat *one, const struct stat *other)
+/* Whether the name at the place of the copy must stay. */
+static bool target_refuse(struct cp *cp, const struct cp_entry *entry, const struct stat *there)
 {
-	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+	const char *to = entry->to.path;
+
+	if (entry->from && beneath_is_same(&entry->st, there))
+		cli_error("%s and %s are the same file", entry->from, to);
+	else if (S_ISDIR(there->st_mode))
+		cli_error("%s is a directory", to);
+	else if (!S_ISREG(there->st_mode) && !S_ISLNK(there->st_mode))
+		cli_error("%s is no regular file", to);
+	else
+		return false;
+	cp_failed(cp, CLI_FAILED);
+	return true;
 }
 
-/* An existing link at the target is followed, as by cp(1). */
-static void file_queue(struct cp *cp, const char *from, const char *to, const struct stat *st)
+/* A link at the place of the copy is not followed but replaced. */
+static void file_queue(const struct walk *walk, const struct cp_entry *entry)
 {
-	AUTO_FREE char *real = NULL;
+	const struct cp_source from = {(char *)entry->from, walk->below, walk->base};
+	const struct stat *st = &entry->st;
+	struct cp *cp = walk->cp;
 	struct stat there;
-	bool exists = lstat(to, &there) == 0;
+	bool exists = fstatat(entry->out, entry->to.name, &there, AT_SYMLINK_NOFOLLOW) == 0;
 
-	if (exists && S_ISLNK(there.st_mode)) {
-		real = realpath(to, NULL);
-		if (!real) {
-			cli_error("%s is a link that leads nowhere", to);
-			cp_failed(cp, CLI_FAILED);
-			return;
-		}
-		to = real;
-		exists = stat(to, &there) == 0;
-	}
-	if (exists && cp->options.no_clobber)
+	if (exists && (cp->options.no_clobber || target_refuse(cp, entry, &there)))
 		return;
-	if (exists && from && stat_same_file(st, &there)) {
-		cli_error("%s and %s are the same file", from, to);
-		cp_failed(cp, CLI_FAILED);
+	if (entry->from && cp_link_later(cp, st, entry->from, &entry->to))
 		return;
-	}
-	if (exists && !S_ISREG(there.st_mode)) {
-		cli_error("%s is %s", to,
-			  S_ISDIR(there.st_mode) ? "a directory" : "no regular file");
-		cp_failed(cp, CLI_FAILED);
-		return;
-	}
-	if (from && cp_link_later(cp, st, from, to))
-		return;
-	struct cp_file *file = cp_file_new(from, to, st);
+	struct cp_file *file = cp_file_new(&from, &entry->to, st);
 
 	if (!file) {
-		path_fail(cp, to, ENOMEM);
+		path_fail(cp, entry->to.path, ENOMEM);
 		return;
 	}
 	atomic_fetch_add(&cp->files_all, 1);
@@ -102,168 +96,223 @@ static void file_queue(struct cp *cp, const char *from, const char *to, const st
 	cp_queue(cp, file);
 }
 
-static int link_copy(const char *from, const char *to)
-{
-	char target[PATH_MAX];
-	ssize_t length = readlink(from, target, sizeof(target) - 1);
-
-	if (length < 0)
-		return errno;
-	target[length] = '\0';
-	if (symlink(target, to) == 0)
-		return 0;
-	if (errno != EEXIST || unlink(to) < 0)
-		return errno;
-	return symlink(target, to) < 0 ? errno : 0;
-}
-
-/* Copies links, FIFOs and device nodes. */
-static void special_copy(struct cp *cp, const char *from, const char *to, const struct stat *st)
+/* Whether the directory, open as fd, may get the files: a new directory must be the one that this
+ * process has made; an existing directory, where all users may make names, must not have been made
+ * ahead by a user to whom the source does not belong. */
+static int directory_check(const struct cp_entry *entry, int fd, bool is_new)
 {
 	struct stat there;
-	int error;
 
-	if (cp->options.no_clobber && lstat(to, &there) == 0)
-		return;
-	if (S_ISLNK(st->st_mode)) {
-		error = link_copy(from, to);
-	} else if (S_ISFIFO(st->st_mode)) {
-		error = mkfifo(to, 0600) < 0 && errno != EEXIST ? errno : 0;
+	if (fstat(fd, &there) < 0)
+		return errno;
+	if (is_new)
+		return there.st_uid == geteuid() && !(there.st_mode & (S_IRWXG | S_IRWXO))
+			   ? 0
+			   : CLI_REPLACED;
+	return !*entry->to.name || there.st_uid == entry->st.st_uid ||
+		       beneath_owner_is_trusted(entry->out, &there)
+		   ? 0
+		   : EKEYREJECTED;
+}
+
+/* Makes a directory that is for this user alone until all of its files are copied. Gives the
+ * descriptor, or -errno. */
+static int directory_make(struct cp *cp, const struct cp_entry *entry)
+{
+	const char *name = entry->to.name;
+	bool is_new = *name && mkdirat(entry->out, name, S_IRWXU) == 0;
+
+	if (*name && !is_new && errno != EEXIST)
+		return -errno;
+	int fd = beneath_open(entry->out, name, O_PATH | O_DIRECTORY, 0);
+	int error = fd < 0 ? -fd : directory_check(entry, fd, is_new);
+
+	if (!error && is_new)
+		cp_tell(cp, entry->from, entry->to.path);
+	if (error && fd >= 0)
+		close(fd);
+	return error ? -error : fd;
+}
+
+static void directory_fail(struct cp *cp, const char *path, int error)
+{
+	if (error == ELOOP || error == ENOTDIR) {
+		cli_error("%s is a link or file, and not replaced by a directory", path);
+		cp_failed(cp, CLI_FAILED);
+	} else if (error == EKEYREJECTED) {
+		cli_error("%s belongs to another user, who has made it where all users may: to "
+			  "copy into it, name it as the target",
+			  path);
+		cp_failed(cp, CLI_DENIED);
 	} else {
-		error =
-		    mknod(to, st->st_mode & S_IFMT, st->st_rdev) < 0 && errno != EEXIST ? errno : 0;
+		path_fail(cp, path, error);
 	}
-	if (!error)
-		error = cp_attributes(-1, to, st, NULL);
-	if (error)
-		path_fail(cp, to, error);
-	else
-		cp_tell(cp, from, to);
 }
 
-static void directory_copy_xattrs(const char *from, const char *to)
+static void directory_copy_xattrs(int from, int to)
 {
-	AUTO_CLOSE int in = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO_CLOSE int out = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int out = openat(to, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	cp_xattrs(in, out, CP_XATTRS_OURS);
-	cp_xattrs(in, out, CP_XATTRS_OTHERS);
+	cp_xattrs(from, out, CP_XATTRS_OURS);
+	cp_xattrs(from, out, CP_XATTRS_OTHERS);
 }
 
-/* Makes a directory that is writable for this user until all of its files are copied. */
-static int directory_make(struct cp *cp, const char *from, const char *to, const struct stat *st)
+/* Whether links are followed: those of the command line without -r. */
+static bool entry_follows(const struct cp *cp, const struct cp_entry *entry)
 {
-	struct stat there;
-
-	if (mkdir(to, 0700) == 0)
-		cp_tell(cp, from, to);
-	else if (errno != EEXIST)
-		return errno;
-	if (stat(to, &there) < 0)
-		return errno;
-	if (!S_ISDIR(there.st_mode))
-		return ENOTDIR;
-	if (cp->options.archive)
-		directory_copy_xattrs(from, to);
-	struct cp_dir *more = reallocarray(cp->dirs, cp->n_dirs + 1, sizeof(*more));
-
-	if (!more)
-		return ENOMEM;
-	cp->dirs = more;
-	more[cp->n_dirs] = (struct cp_dir){strdup(to), *st};
-	return more[cp->n_dirs].path ? (int)(cp->n_dirs++, 0) : ENOMEM;
+	return !entry->above && !cp->options.recursive;
 }
 
-static void directory_walk(struct walk *walk, const char *from, const char *to,
-			   const struct stat *st);
-
-static void entry_walk(struct walk *walk, const char *from, const char *to)
+/* Opens the source's directory, the first one for the threads too. */
+static DIR *directory_open(struct walk *walk, struct cp_entry *entry)
 {
-	struct stat st;
+	int links = entry_follows(walk->cp, entry) ? 0 : O_NOFOLLOW;
+	int fd = openat(entry->in, entry->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | links);
 
-	if (lstat(from, &st) < 0)
-		path_fail(walk->cp, from, errno);
-	else if (S_ISDIR(st.st_mode))
-		directory_walk(walk, from, to, &st);
-	else if (S_ISREG(st.st_mode))
-		file_queue(walk->cp, from, to, &st);
-	else
-		special_copy(walk->cp, from, to, &st);
+	if (fd < 0)
+		return NULL;
+	if (walk->base == AT_FDCWD) {
+		int base = cp_base_keep(walk->cp, fcntl(fd, F_DUPFD_CLOEXEC, 0));
+
+		walk->base = base >= 0 ? base : AT_FDCWD;
+		errno = base < 0 ? -base : 0;
+	}
+	DIR *directory =
+	    walk->base != AT_FDCWD && fstat(fd, &entry->st) == 0 ? fdopendir(fd) : NULL;
+
+	if (!directory)
+		close(fd);
+	return directory;
 }
 
-static void directory_walk(struct walk *walk, const char *from, const char *to,
-			   const struct stat *st)
+/* Whether the source's directory is the first of the copy, or one of the directories above. */
+static bool directory_is_endless(const struct walk *walk, const struct cp_entry *entry)
 {
-	if (walk->target && st->st_dev == walk->device && st->st_ino == walk->target) {
-		cli_error("%s: a directory is not copied into itself", from);
-		cp_failed(walk->cp, CLI_FAILED);
+	if (walk->target.st_ino && beneath_is_same(&entry->st, &walk->target)) {
+		cli_error("%s: a directory is not copied into itself", entry->from);
+		return true;
+	}
+	for (const struct cp_entry *above = entry->above; above; above = above->above)
+		if (beneath_is_same(&entry->st, &above->st)) {
+			cli_error("%s: a link leads to a directory above", entry->from);
+			return true;
+		}
+	return false;
+}
+
+static void entry_walk(struct walk *walk, struct cp_entry *entry);
+
+/* A name in the directory above, open as in; its copy gets into the directory dir, open as out. */
+static void name_walk(struct walk *walk, const struct cp_entry *above, int in, const char *name,
+		      struct cp_dir *dir, int out)
+{
+	AUTO_FREE char *from = cp_join(above->from, name), *to = cp_join(above->to.path, name);
+
+	if (!from || !to) {
+		path_fail(walk->cp, above->from, ENOMEM);
 		return;
 	}
-	int error = directory_make(walk->cp, from, to, st);
-	DIR *dir = error ? NULL : opendir(from);
-	struct stat there;
+	if (!walk->below)
+		walk->below = strlen(from) - strlen(name);
+	struct cp_entry entry = {.above = above,
+				 .in = in,
+				 .name = name,
+				 .from = from,
+				 .out = out,
+				 .to = {dir, (char *)name, to}};
+
+	entry_walk(walk, &entry);
+}
+
+static void names_walk(struct walk *walk, const struct cp_entry *entry, DIR *directory,
+		       struct cp_dir *dir, int out)
+{
+	for (struct dirent *one; !cp_stopped(walk->cp) && (one = readdir(directory));)
+		if (strcmp(one->d_name, ".") != 0 && strcmp(one->d_name, "..") != 0)
+			name_walk(walk, entry, dirfd(directory), one->d_name, dir, out);
+}
+
+/* The copy of the directory, open as *out; NULL: an error, which was reported. */
+static struct cp_dir *directory_copy(struct walk *walk, const struct cp_entry *entry, int from,
+				     int *out)
+{
+	struct cp *cp = walk->cp;
+
+	*out = directory_make(cp, entry);
+	struct cp_dir *dir = *out < 0 ? NULL : cp_dir_new(cp, entry->to.dir, &entry->to, *out);
 
 	if (!dir) {
-		path_fail(walk->cp, error ? to : from, error ? error : errno);
+		directory_fail(cp, entry->to.path, *out < 0 ? -*out : ENOMEM);
+		return NULL;
+	}
+	dir->is_copy = true;
+	dir->st = entry->st;
+	if (!walk->target.st_ino)
+		walk->target = dir->is;
+	if (cp->options.archive)
+		directory_copy_xattrs(from, *out);
+	return dir;
+}
+
+static void directory_walk(struct walk *walk, struct cp_entry *entry)
+{
+	DIR *directory = directory_open(walk, entry);
+
+	if (!directory) {
+		path_fail(walk->cp, entry->from, errno);
 		return;
 	}
-	if (!walk->target && stat(to, &there) == 0) {
-		walk->device = there.st_dev;
-		walk->target = there.st_ino;
-	}
-	for (struct dirent *entry; !cp_stopped(walk->cp) && (entry = readdir(dir));) {
-		AUTO_FREE char *inner = NULL, *target = NULL;
-
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		inner = cp_join(from, entry->d_name);
-		target = cp_join(to, entry->d_name);
-		if (!inner || !target)
-			path_fail(walk->cp, from, ENOMEM);
-		else
-			entry_walk(walk, inner, target);
-	}
-	closedir(dir);
-}
-
-void cp_walk(struct cp *cp, const char *from, const char *to)
-{
-	struct walk walk = {.cp = cp};
-	struct stat st;
-
-	if (strcmp(from, "-") == 0) {
-		if (fstat(STDIN_FILENO, &st) < 0) {
-			path_fail(cp, "standard input", errno);
-			return;
-		}
-		/* Standard input is read from its present position, also if it is a regular file.
-		 */
-		st.st_mode = S_IFIFO;
-		file_queue(cp, NULL, to, &st);
-	} else if ((cp->options.recursive ? lstat(from, &st) : stat(from, &st)) < 0) {
-		path_fail(cp, from, errno);
-	} else if (S_ISDIR(st.st_mode) && !cp->options.recursive) {
-		cli_error("%s is a directory: -r copies it and all in it", from);
-		cp_failed(cp, CLI_USAGE);
-	} else if (S_ISDIR(st.st_mode)) {
-		directory_walk(&walk, from, to, &st);
-	} else if (S_ISLNK(st.st_mode)) {
-		special_copy(cp, from, to, &st);
+	if (directory_is_endless(walk, entry)) {
+		cp_failed(walk->cp, CLI_FAILED);
 	} else {
-		file_queue(cp, from, to, &st);
+		AUTO_CLOSE int out = -1;
+		struct cp_dir *dir = directory_copy(walk, entry, dirfd(directory), &out);
+
+		if (dir)
+			names_walk(walk, entry, directory, dir, out);
+	}
+	closedir(directory);
+}
+
+static void entry_walk(struct walk *walk, struct cp_entry *entry)
+{
+	struct cp *cp = walk->cp;
+	int links = entry_follows(cp, entry) ? 0 : AT_SYMLINK_NOFOLLOW;
+
+	if (fstatat(entry->in, entry->name, &entry->st, links) < 0) {
+		path_fail(cp, entry->from, errno);
+	} else if (S_ISDIR(entry->st.st_mode) && !cp->options.recursive) {
+		cli_error("%s is a directory: -r copies it and all in it", entry->from);
+		cp_failed(cp, CLI_USAGE);
+	} else if (S_ISDIR(entry->st.st_mode)) {
+		directory_walk(walk, entry);
+	} else if (S_ISREG(entry->st.st_mode) || (!entry->above && !S_ISLNK(entry->st.st_mode))) {
+		file_queue(walk, entry);
+	} else {
+		cp_special(cp, entry);
 	}
 }
 
-void cp_walk_end(struct cp *cp)
+/* Standard input is read from its present position, also if it is a regular file. */
+static void stdin_queue(const struct walk *walk, struct cp_entry *entry)
 {
-	while (cp->n_dirs) {
-		struct cp_dir *dir = &cp->dirs[--cp->n_dirs];
-		int error = cp_attributes(-1, dir->path, &dir->st, NULL);
-
-		if (error)
-			path_fail(cp, dir->path, error);
-		free(dir->path);
+	entry->from = NULL;
+	if (fstat(STDIN_FILENO, &entry->st) < 0) {
+		path_fail(walk->cp, "standard input", errno);
+		return;
 	}
-	free(cp->dirs);
-	cp->dirs = NULL;
+	entry->st.st_mode = S_IFIFO;
+	file_queue(walk, entry);
+}
+
+void cp_walk(struct cp *cp, const char *from, const struct cp_target *to)
+{
+	struct walk walk = {.cp = cp, .base = AT_FDCWD};
+	struct cp_entry entry = {
+	    .in = AT_FDCWD, .name = from, .from = from, .out = to->dir->base, .to = *to};
+
+	if (strcmp(from, "-") == 0)
+		stdin_queue(&walk, &entry);
+	else
+		entry_walk(&walk, &entry);
 }

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* gpumem cp: copies links, FIFOs, sockets and device nodes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "client/cli/cp/walk.h"
+#include "client/core/beneath.h"
+#include "common/cleanup.h"
+
+static int link_make(const struct cp_entry *entry)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlinkat(entry->in, entry->name, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return errno;
+	target[length] = '\0';
+	return symlinkat(target, entry->out, entry->to.name) < 0 ? errno : 0;
+}
+
+static int special_make(const struct cp_entry *entry)
+{
+	const mode_t mode = (entry->st.st_mode & S_IFMT) | S_IRUSR | S_IWUSR;
+
+	if (S_ISLNK(entry->st.st_mode))
+		return link_make(entry);
+	return mknodat(entry->out, entry->to.name, mode, entry->st.st_rdev) < 0 ? errno : 0;
+}
+
+/* Another user who owns the directory may have put another file at the place of the node. */
+static int special_set_attributes(const struct cp_entry *entry)
+{
+	AUTO_CLOSE int fd = beneath_open(entry->out, entry->to.name, O_PATH | O_NOFOLLOW, 0);
+	const struct stat *st = &entry->st;
+	struct stat made;
+
+	if (fd < 0 || fstat(fd, &made) < 0)
+		return fd < 0 ? -fd : errno;
+	if ((made.st_mode & S_IFMT) != (st->st_mode & S_IFMT) || made.st_rdev != st->st_rdev ||
+	    made.st_uid != geteuid() || made.st_nlink != 1)
+		return CLI_REPLACED;
+	return cp_attributes(-1, fd, st, NULL);
+}
+
+/* Replaces a file that exists, as cp(1) does. */
+void cp_special(struct cp *cp, const struct cp_entry *entry)
+{
+	struct stat there;
+	int error;
+
+	if (cp->options.no_clobber &&
+	    fstatat(entry->out, entry->to.name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+		return;
+	error = special_make(entry);
+	if (error == EEXIST)
+		error = unlinkat(entry->out, entry->to.name, 0) < 0 ? errno : special_make(entry);
+	if (!error)
+		error = special_set_attributes(entry);
+	if (error) {
+		cp_failed(cp, cli_fail(entry->to.path, error));
+		return;
+	}
+	cp_tell(cp, entry->from, entry->to.path);
+}
