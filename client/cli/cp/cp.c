@@ -140,11 +140,11 @@ static int report_write(struct cp *cp)
 	uint64_t done = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
 
 	return output_json(json_pack(
-	    "{s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:i}", "files",
+	    "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:i}", "files",
 	    (json_int_t)atomic_load(&cp->files_done), "files_wanted",
 	    (json_int_t)atomic_load(&cp->files_all), "bytes", (json_int_t)done, "resumed_bytes",
-	    (json_int_t)skipped, "seconds", seconds, "bytes_per_second",
-	    seconds > 0 ? (double)(done - skipped) / seconds : 0.0, "verified",
+	    (json_int_t)skipped, "dangling_links", (json_int_t)cp->n_dangling, "seconds", seconds,
+	    "bytes_per_second", seconds > 0 ? (double)(done - skipped) / seconds : 0.0, "verified",
 	    cp->options.verify && !cp->status && !atomic_load(&cp_signal), "status", cp->status));
 }
 
@@ -240,6 +240,7 @@ static int files_copy(struct cp *cp, char **words, int count)
 		pthread_join(cp->threads[i], NULL);
 	cp_queue_free(cp);
 	cp_links_make(cp);
+	cp_dangling_report(cp);
 	cp_dirs_end(cp);
 	cp_progress_end(cp);
 	if (cp->options.json)
@@ -277,6 +278,7 @@ static int cp_run(struct cli_args *args)
 		cp.options.recursive |= code == 'a';
 		cp.options.archive |= code == 'a';
 		cp.options.no_clobber |= code == 'n';
+		cp.options.follow |= code == 'L';
 		cp.options.verbose |= code == 'v';
 		if (code == 'j' && parse_u64(args->value, 1, CP_THREADS_MAX, &threads) < 0)
 			return cli_usage(args->command, "--threads=%s: 1 to %d", args->value,
@@ -295,6 +297,7 @@ static const struct cli_option options[] = {
     {'c', "resume", NULL, "keep partial files, and continue them in the next run"},
     {'f', "force", NULL, "replace existing files (always done)"},
     {'j', "threads", "N", "how many threads (default: by the processors, 3 to 24)"},
+    {'L', "dereference", NULL, "copy files and directories in place of links to them"},
     {'n', "no-clobber", NULL, "do not replace existing files"},
     {'p', "preserve", NULL, "keep modes, times and owners (always done)"},
     {'q', "quiet", NULL, "no progress on the terminal"},

@@ -34,6 +34,7 @@ struct cp_options {
 	bool recursive, verify, resume, quiet, json, verbose;
 	bool archive;	 /* hard links and extended attributes, too */
 	bool no_clobber; /* an existing target stays */
+	bool follow;	 /* links in the source are followed, not copied */
 	unsigned threads;
 };
 
@@ -117,6 +118,7 @@ struct cp_file {
 };
 
 struct cp_link;
+struct cp_dangling;
 
 struct cp {
 	struct cp_options options;
@@ -133,8 +135,10 @@ struct cp {
 	struct cp_dir *dirs; /* the last one first */
 	int *bases;	     /* directories of the command line */
 	size_t n_bases;
-	struct cp_link *links; /* names of files with several names */
-	int status;	       /* of the first failure */
+	struct cp_link *links;	      /* names of files with several names */
+	struct cp_dangling *dangling; /* copied links that may lead nowhere */
+	size_t n_dangling;	      /* that do, in the end */
+	int status;		      /* of the first failure */
 	_Atomic uint64_t bytes_all, bytes_done, bytes_verified, files_all, files_done;
 	_Atomic uint64_t bytes_skipped; /* resumed bytes, which this run did not copy */
 	atomic_bool halted; /* start no more work, because of a signal or a full target */
@@ -173,6 +177,9 @@ int cp_base_keep(struct cp *cp, int fd);
 void cp_dirs_end(struct cp *cp);
 bool cp_target_copy(struct cp_target *copy, const struct cp_target *to);
 void cp_target_free(struct cp_target *to);
+
+/* cp_dangling.c. Warns of copied links that lead nowhere. All files are copied. */
+void cp_dangling_report(struct cp *cp);
 
 /* cp_links.c: hard links between the files that are copied. */
 /* Whether to becomes a further name of a file that is copied already. The name is made when all

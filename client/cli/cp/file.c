@@ -78,14 +78,14 @@ uint64_t cp_file_prefix(const struct cp_file *file)
 
 /* Opens the source, without the links that the walk has not followed. O_NONBLOCK: a thread must not
  * wait for the writer of a pipe without being able to end. Gives the descriptor, or -errno. */
-static int source_open(const struct cp_source *from, int flags)
+static int source_open(const struct cp *cp, const struct cp_source *from, int flags)
 {
 	int fd;
 
 	if (!from->path)
 		return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 	flags |= O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-	if (from->base != AT_FDCWD)
+	if (from->base != AT_FDCWD && !cp->options.follow)
 		return beneath_open(from->base, from->path + from->below, flags, 0);
 	fd = openat(from->base, from->path + from->below, flags);
 	return fd < 0 ? -errno : fd;
@@ -114,9 +114,9 @@ static int source_use(struct cp_file *file)
 }
 
 /* A second descriptor of the source, for reads from the disk. -1: none. */
-static int source_open_direct(const struct cp_file *file)
+static int source_open_direct(const struct cp *cp, const struct cp_file *file)
 {
-	int fd = source_open(&file->from, O_DIRECT);
+	int fd = source_open(cp, &file->from, O_DIRECT);
 	struct stat st;
 
 	if (fd < 0 || (fstat(fd, &st) == 0 && beneath_is_same(&st, &file->st)))
@@ -215,7 +215,7 @@ static const char *source_path(const struct cp_file *file)
 
 void cp_file_open(struct cp *cp, struct cp_file *file)
 {
-	file->in = source_open(&file->from, 0);
+	file->in = source_open(cp, &file->from, 0);
 	int error = file->in < 0 ? -file->in : source_use(file);
 
 	if (error) {
@@ -232,7 +232,7 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 		cp_file_fail(file, file->to.path, error);
 	/* O_DIRECT is for disks, not for files of the mount. */
 	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
-		file->in_direct = source_open_direct(file);
+		file->in_direct = source_open_direct(cp, file);
 }
 
 void cp_file_make_room(const struct cp *cp, struct cp_file *file)

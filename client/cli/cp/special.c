@@ -64,4 +64,6 @@ void cp_special(struct cp *cp, const struct cp_entry *entry)
 		return;
 	}
 	cp_tell(cp, entry->from, entry->to.path);
+	if (S_ISLNK(entry->st.st_mode))
+		cp_dangling_look(cp, entry);
 }

@@ -157,10 +157,10 @@ static void directory_copy_xattrs(int from, int to)
 	cp_xattrs(from, out, CP_XATTRS_OTHERS);
 }
 
-/* Whether links are followed: those of the command line without -r. */
+/* Whether links are followed: those of the command line without -r, and all with -L. */
 static bool entry_follows(const struct cp *cp, const struct cp_entry *entry)
 {
-	return !entry->above && !cp->options.recursive;
+	return cp->options.follow || (!entry->above && !cp->options.recursive);
 }
 
 /* Opens the source's directory, the first one for the threads too. */

@@ -19,4 +19,8 @@ struct cp_entry {
 /* special.c: copies a link, FIFO, socket or device node. */
 void cp_special(struct cp *cp, const struct cp_entry *entry);
 
+/* dangling.c: links that lead out of what is copied. */
+/* Notes a copied link that leads somewhere in the source, and nowhere in the copy yet. */
+void cp_dangling_look(struct cp *cp, const struct cp_entry *entry);
+
 #endif
