@@ -6,6 +6,7 @@
 #ifndef CLIENT_CORE_BENEATH_H
 #define CLIENT_CORE_BENEATH_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -28,5 +29,23 @@ int beneath_set_times(int fd, const struct timespec times[2]);
  * Where all users may make names, as in /tmp, links of this process's user and of the directory's
  * owner alone are followed: the rule of fs.protected_symlinks, which may be off. */
 bool beneath_owner_is_trusted(int directory, const struct stat *st);
+
+/* Errors of beneath_find: a link that beneath_owner_is_trusted does not allow, and a link that
+ * leads nowhere. */
+#define BENEATH_FOREIGN	 EKEYREJECTED
+#define BENEATH_DANGLING ENOLINK
+
+enum beneath_kind { BENEATH_DIRECTORY, BENEATH_FILE, BENEATH_NEW };
+
+/* A path that a user has named, with its links followed. */
+struct beneath_place {
+	int folder;	/* O_PATH; of BENEATH_DIRECTORY the directory itself */
+	char *name;	/* in there */
+	struct stat st; /* not of BENEATH_NEW */
+};
+
+/* Finds the file or directory, or the place of a new one, once and for all: its kind, or -errno. */
+int beneath_find(const char *path, struct beneath_place *place);
+void beneath_place_free(struct beneath_place *place);
 
 #endif

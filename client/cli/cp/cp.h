@@ -61,18 +61,18 @@ enum cp_mark { CP_TODO, CP_DONE, CP_HASHED };
  * from there, without links, and must be the same as at first. */
 struct cp_dir {
 	int base;   /* the directory of the command line */
-	char *path; /* for messages; from path + below on beneath base */
-	size_t below;
-	struct stat is; /* the directory itself */
-	bool is_copy;	/* mode and times of st are set when all of its files are there */
-	struct stat st; /* of the source */
-	struct cp_dir *before;
+	char *path; /* for messages; from path + prefix on beneath base */
+	size_t prefix;
+	struct stat identity; /* the directory itself */
+	bool is_copy;	      /* mode and times of st are set when all of its files are there */
+	struct stat st;	      /* of the source */
+	struct cp_dir *previous;
 };
 
 /* The place of a source for the threads. */
 struct cp_source {
-	char *path; /* for messages; from path + below on beneath base. NULL: standard input */
-	size_t below;
+	char *path; /* for messages; from path + prefix on beneath base. NULL: standard input */
+	size_t prefix;
 	int base; /* a directory of the command line; AT_FDCWD: path is of the command line */
 };
 
@@ -132,7 +132,7 @@ struct cp {
 	unsigned n_threads, running; /* threads started; threads not ended */
 	bool walked;		     /* the queue will get no more files */
 	mode_t umask;
-	struct cp_dir *dirs; /* the last one first */
+	struct cp_dir *dirs; /* the last directory first */
 	int *bases;	     /* directories of the command line */
 	size_t n_bases;
 	struct cp_link *links;	      /* names of files with several names */
@@ -167,7 +167,7 @@ void cp_tell(const struct cp *cp, const char *from, const char *to);
  * was reported. */
 struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name);
 /* A directory that is open as fd: a new name in dir. NULL: no memory. */
-struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *above, const struct cp_target *to,
+struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *parent, const struct cp_target *to,
 			  int fd);
 /* Opens the directory again (O_PATH), or gives -errno. */
 int cp_dir_open(const struct cp_dir *dir);
@@ -193,9 +193,9 @@ enum cp_xattrs { CP_XATTRS_OURS, CP_XATTRS_OTHERS };
 /* Copies extended attributes, those of user.gpumem. or the others, as far as the target supports
  * them. The page size must be set before the file has memory, so user.gpumem. comes first. */
 void cp_xattrs(int from, int to, enum cp_xattrs which);
-/* Sets times, owner and mode of a copy, whose descriptor may be O_PATH: 0 or errno. If the owner
- * may not be set, the owner stays. from: the source, whose other extended attributes are copied;
- * -1: none are. now: the copy's present state; NULL: unknown. */
+/* Sets times, owner and mode of a copy: 0 or errno. If the owner may not be set, the owner stays.
+ * fd may be O_PATH. from: the source, to copy its other extended attributes too; -1: not copied.
+ * now: the copy's present state; NULL: unknown. */
 int cp_attributes(int from, int fd, const struct stat *st, const struct stat *now);
 
 /* cp_pool.c */

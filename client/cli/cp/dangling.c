@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp: links that lead to a file in the source, and nowhere in the copy: the file lies
- * outside of what was copied, as the files of a hub's cache, whose snapshots are links. */
+/* gpumem cp: links that lead to a file in the source, and nowhere in the copy, because the file was
+ * not copied. The files of a snapshot in a hub's cache are such links. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

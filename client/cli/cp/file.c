@@ -86,8 +86,8 @@ static int source_open(const struct cp *cp, const struct cp_source *from, int fl
 		return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
 	flags |= O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 	if (from->base != AT_FDCWD && !cp->options.follow)
-		return beneath_open(from->base, from->path + from->below, flags, 0);
-	fd = openat(from->base, from->path + from->below, flags);
+		return beneath_open(from->base, from->path + from->prefix, flags, 0);
+	fd = openat(from->base, from->path + from->prefix, flags);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -127,7 +127,7 @@ static int source_open_direct(const struct cp *cp, const struct cp_file *file)
 
 static int target_open(const struct cp *cp, struct cp_file *file)
 {
-	bool is_near = file->to.dir->is.st_dev == file->st.st_dev;
+	bool is_near = file->to.dir->identity.st_dev == file->st.st_dev;
 	bool resumes = cp->options.resume && file->method == CP_RANGES && !is_near;
 
 	file->folder = cp_dir_open(file->to.dir);

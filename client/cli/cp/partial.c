@@ -88,8 +88,8 @@ static int partial_check(int fd, int folder, const char *name, struct stat *st)
 	return st->st_nlink == 1 ? 0 : -EEXIST;
 }
 
-/* Another user may have a descriptor of any file but one that was made now, or that has been for
- * this user alone from its start on, as the note and the mode say. */
+/* Another user may have an old file open, unless the file was private from its start on, as note
+ * and mode say: then a new file takes its place. */
 static int partial_use(int fd, int folder, const char *name, const struct stat *st,
 		       const struct stat *begun, uint64_t *kept)
 {

@@ -30,7 +30,7 @@ static int special_make(const struct cp_entry *entry)
 	return mknodat(entry->out, entry->to.name, mode, entry->st.st_rdev) < 0 ? errno : 0;
 }
 
-/* Another user who owns the directory may have put another file at the place of the node. */
+/* The directory's owner may have put another file in the place of the node. */
 static int special_set_attributes(const struct cp_entry *entry)
 {
 	AUTO_CLOSE int fd = beneath_open(entry->out, entry->to.name, O_PATH | O_NOFOLLOW, 0);

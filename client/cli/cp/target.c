@@ -3,7 +3,6 @@
 /* gpumem cp: the target of the command line, and the directories below. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,12 +11,12 @@
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 
-#define LINKS_MAX 40 /* as the kernel follows */
-
 int cp_base_keep(struct cp *cp, int fd)
 {
-	int *more = reallocarray(cp->bases, cp->n_bases + 1, sizeof(*more));
+	int *more = fd < 0 ? NULL : reallocarray(cp->bases, cp->n_bases + 1, sizeof(*more));
 
+	if (fd < 0)
+		return -errno;
 	if (!more) {
 		close(fd);
 		return -ENOMEM;
@@ -27,42 +26,42 @@ int cp_base_keep(struct cp *cp, int fd)
 }
 
 /* Takes over path. */
-static struct cp_dir *dir_add(struct cp *cp, const struct cp_dir *one)
+static struct cp_dir *dir_add(struct cp *cp, const struct cp_dir *filled)
 {
 	struct cp_dir *dir = malloc(sizeof(*dir));
 
-	if (!dir || !one->path) {
-		free(one->path);
+	if (!dir || !filled->path) {
+		free(filled->path);
 		free(dir);
 		return NULL;
 	}
-	*dir = *one;
-	dir->before = cp->dirs;
+	*dir = *filled;
+	dir->previous = cp->dirs;
 	return cp->dirs = dir;
 }
 
-struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *above, const struct cp_target *to,
+struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *parent, const struct cp_target *to,
 			  int fd)
 {
-	struct cp_dir dir = {.base = above->base, .path = strdup(to->path)};
-	bool is_first = !above->path[above->below];
+	struct cp_dir dir = {.base = parent->base, .path = strdup(to->path)};
+	bool is_first = !parent->path[parent->prefix];
 
-	if (!dir.path || fstat(fd, &dir.is) < 0) {
+	if (!dir.path || fstat(fd, &dir.identity) < 0) {
 		free(dir.path);
 		return NULL;
 	}
-	dir.below = is_first ? strlen(to->path) - strlen(to->name) : above->below;
+	dir.prefix = is_first ? strlen(to->path) - strlen(to->name) : parent->prefix;
 	return dir_add(cp, &dir);
 }
 
 int cp_dir_open(const struct cp_dir *dir)
 {
-	int fd = beneath_open(dir->base, dir->path + dir->below, O_PATH | O_DIRECTORY, 0);
-	struct stat is;
+	int fd = beneath_open(dir->base, dir->path + dir->prefix, O_PATH | O_DIRECTORY, 0);
+	struct stat identity;
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &is) == 0 && beneath_is_same(&is, &dir->is))
+	if (fstat(fd, &identity) == 0 && beneath_is_same(&identity, &dir->identity))
 		return fd;
 	close(fd);
 	return -CLI_REPLACED;
@@ -71,115 +70,50 @@ int cp_dir_open(const struct cp_dir *dir)
 /* A directory of the command line, open as fd, which this function takes over. */
 static struct cp_dir *base_add(struct cp *cp, int fd, const char *path)
 {
-	struct cp_dir dir = {.path = strdup(path), .below = strlen(path)};
+	struct cp_dir dir = {.path = strdup(path), .prefix = strlen(path)};
 
 	dir.base = cp_base_keep(cp, fd);
-	if (dir.base >= 0 && dir.path && fstat(dir.base, &dir.is) == 0)
+	if (dir.base >= 0 && dir.path && fstat(dir.base, &dir.identity) == 0)
 		return dir_add(cp, &dir);
 	free(dir.path);
 	return NULL;
 }
 
-/* Opens the directory of the path, relative to the directory at, and allocates the last name: "" if
- * the path has none. */
-static int path_split(int at, const char *path, char **name)
+static void target_fail(struct cp *cp, const char *word, int error)
 {
-	AUTO_FREE char *copy = strdup(path);
-
-	*name = NULL;
-	if (!copy)
-		return -ENOMEM;
-	for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--)
-		copy[length - 1] = '\0';
-	char *slash = strrchr(copy, '/'), *last = slash ? slash + 1 : copy;
-	bool is_name = *last && strcmp(last, ".") != 0 && strcmp(last, "..") != 0;
-
-	*name = strdup(is_name ? last : "");
-	if (is_name)
-		*last = '\0';
-	int fd = *name ? openat(at, *copy ? copy : ".", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-
-	return fd < 0 ? -errno : fd;
-}
-
-/* The result of a step of the search. */
-enum found { FOUND_DIRECTORY, FOUND_NAME, FOUND_NOTHING, FOUND_LINK, FOUND_FOREIGN, FOUND_ERROR };
-
-/* Opens the name in the directory above: *fd; of a link, its text. */
-static enum found name_look(int above, const char *name, int *fd, char text[PATH_MAX])
-{
-	struct stat st;
-
-	*fd = openat(above, *name ? name : ".", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (*fd < 0)
-		return errno == ENOENT ? FOUND_NOTHING : FOUND_ERROR;
-	if (fstat(*fd, &st) < 0)
-		return FOUND_ERROR;
-	if (!S_ISLNK(st.st_mode))
-		return S_ISDIR(st.st_mode) ? FOUND_DIRECTORY : FOUND_NAME;
-	if (!beneath_owner_is_trusted(above, &st))
-		return FOUND_FOREIGN;
-	ssize_t length = readlinkat(*fd, "", text, PATH_MAX - 1);
-
-	text[length > 0 ? length : 0] = '\0';
-	return length > 0 ? FOUND_LINK : FOUND_ERROR;
-}
-
-static struct cp_dir *target_fail(struct cp *cp, const char *word, enum found found, int error)
-{
-	if (found == FOUND_NOTHING)
+	if (error == BENEATH_DANGLING)
 		cli_error("%s is a link that leads nowhere", word);
-	else if (found == FOUND_FOREIGN)
+	else if (error == BENEATH_FOREIGN)
 		cli_error("%s is a link of another user in a directory where all users may make "
 			  "links: it is not followed",
 			  word);
-	else if (found == FOUND_LINK)
-		error = ELOOP;
-	cp_failed(cp, error ? cli_fail(word, error) : CLI_FAILED);
-	return NULL;
+	else
+		cli_fail(word, error);
+	cp_failed(cp, (int)cli_status_of(error));
 }
 
-/* The kernel follows links before the last name. The last name is opened step by step, so that the
- * link whose owner is checked is the link that is followed. */
 struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name)
 {
-	char text[PATH_MAX];
-	enum found found = FOUND_LINK;
-	const char *path = word;
-	AUTO_CLOSE int above = -1;
+	struct beneath_place place;
+	int kind = beneath_find(word, &place);
+	int folder = place.folder;
 
 	*name = NULL;
-	for (int links = 0; found == FOUND_LINK && links <= LINKS_MAX; links++) {
-		free(*name);
-		int next = path_split(above < 0 ? AT_FDCWD : above, path, name), fd = -1;
-
-		if (next < 0)
-			return target_fail(cp, word, FOUND_ERROR, -next);
-		if (above >= 0)
-			close(above);
-		above = next;
-		found = name_look(above, *name, &fd, text);
-		if (found == FOUND_DIRECTORY) {
-			free(*name);
-			*name = NULL;
-			return base_add(cp, fd, word);
-		}
-		int error = found == FOUND_ERROR ? errno : 0;
-
-		if (fd >= 0)
-			close(fd);
-		if (error)
-			return target_fail(cp, word, found, error);
-		if (found == FOUND_NOTHING && !links)
-			found = FOUND_NAME;
-		path = text;
+	if (kind < 0) {
+		target_fail(cp, word, -kind);
+		return NULL;
 	}
-	if (found != FOUND_NAME)
-		return target_fail(cp, word, found, 0);
-	int base = above;
+	if (kind != BENEATH_DIRECTORY) {
+		*name = place.name;
+		place.name = NULL;
+	}
+	place.folder = -1;
+	beneath_place_free(&place);
+	struct cp_dir *dir = base_add(cp, folder, kind == BENEATH_DIRECTORY ? word : "");
 
-	above = -1;
-	return base_add(cp, base, "");
+	if (!dir)
+		target_fail(cp, word, ENOMEM);
+	return dir;
 }
 
 bool cp_target_copy(struct cp_target *copy, const struct cp_target *to)
@@ -209,7 +143,7 @@ void cp_dirs_end(struct cp *cp)
 
 		if (error)
 			cp_failed(cp, cli_fail(dir->path, error));
-		cp->dirs = dir->before;
+		cp->dirs = dir->previous;
 		free(dir->path);
 		free(dir);
 	}

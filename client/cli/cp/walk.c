@@ -17,7 +17,7 @@
 struct walk {
 	struct cp *cp;
 	int base;	    /* the source's directory for the threads; AT_FDCWD: none yet */
-	size_t below;	    /* where paths go on below base */
+	size_t prefix;	    /* of paths, up to what is below base */
 	struct stat target; /* the first directory of the copy; st_ino 0: none yet */
 };
 
@@ -74,7 +74,7 @@ static bool target_refuse(struct cp *cp, const struct cp_entry *entry, const str
 /* A link at the place of the copy is not followed but replaced. */
 static void file_queue(const struct walk *walk, const struct cp_entry *entry)
 {
-	const struct cp_source from = {(char *)entry->from, walk->below, walk->base};
+	const struct cp_source from = {(char *)entry->from, walk->prefix, walk->base};
 	const struct stat *st = &entry->st;
 	struct cp *cp = walk->cp;
 	struct stat there;
@@ -96,9 +96,9 @@ static void file_queue(const struct walk *walk, const struct cp_entry *entry)
 	cp_queue(cp, file);
 }
 
-/* Whether the directory, open as fd, may get the files: a new directory must be the one that this
- * process has made; an existing directory, where all users may make names, must not have been made
- * ahead by a user to whom the source does not belong. */
+/* Whether the directory, open as fd, may get the files. A new directory must be the directory that
+ * this process has made. An existing directory must not have been made ahead, where all users may
+ * make names, by another user than the source's owner. */
 static int directory_check(const struct cp_entry *entry, int fd, bool is_new)
 {
 	struct stat there;
@@ -112,7 +112,7 @@ static int directory_check(const struct cp_entry *entry, int fd, bool is_new)
 	return !*entry->to.name || there.st_uid == entry->st.st_uid ||
 		       beneath_owner_is_trusted(entry->out, &there)
 		   ? 0
-		   : EKEYREJECTED;
+		   : BENEATH_FOREIGN;
 }
 
 /* Makes a directory that is for this user alone until all of its files are copied. Gives the
@@ -139,7 +139,7 @@ static void directory_fail(struct cp *cp, const char *path, int error)
 	if (error == ELOOP || error == ENOTDIR) {
 		cli_error("%s is a link or file, and not replaced by a directory", path);
 		cp_failed(cp, CLI_FAILED);
-	} else if (error == EKEYREJECTED) {
+	} else if (error == BENEATH_FOREIGN) {
 		cli_error("%s belongs to another user, who has made it where all users may: to "
 			  "copy into it, name it as the target",
 			  path);
@@ -160,10 +160,10 @@ static void directory_copy_xattrs(int from, int to)
 /* Whether links are followed: those of the command line without -r, and all with -L. */
 static bool entry_follows(const struct cp *cp, const struct cp_entry *entry)
 {
-	return cp->options.follow || (!entry->above && !cp->options.recursive);
+	return cp->options.follow || (!entry->parent && !cp->options.recursive);
 }
 
-/* Opens the source's directory, the first one for the threads too. */
+/* Opens the source's directory; the walk's first directory also for the threads. */
 static DIR *directory_open(struct walk *walk, struct cp_entry *entry)
 {
 	int links = entry_follows(walk->cp, entry) ? 0 : O_NOFOLLOW;
@@ -192,8 +192,8 @@ static bool directory_is_endless(const struct walk *walk, const struct cp_entry 
 		cli_error("%s: a directory is not copied into itself", entry->from);
 		return true;
 	}
-	for (const struct cp_entry *above = entry->above; above; above = above->above)
-		if (beneath_is_same(&entry->st, &above->st)) {
+	for (const struct cp_entry *parent = entry->parent; parent; parent = parent->parent)
+		if (beneath_is_same(&entry->st, &parent->st)) {
 			cli_error("%s: a link leads to a directory above", entry->from);
 			return true;
 		}
@@ -203,18 +203,18 @@ static bool directory_is_endless(const struct walk *walk, const struct cp_entry 
 static void entry_walk(struct walk *walk, struct cp_entry *entry);
 
 /* A name in the directory above, open as in; its copy gets into the directory dir, open as out. */
-static void name_walk(struct walk *walk, const struct cp_entry *above, int in, const char *name,
+static void name_walk(struct walk *walk, const struct cp_entry *parent, int in, const char *name,
 		      struct cp_dir *dir, int out)
 {
-	AUTO_FREE char *from = cp_join(above->from, name), *to = cp_join(above->to.path, name);
+	AUTO_FREE char *from = cp_join(parent->from, name), *to = cp_join(parent->to.path, name);
 
 	if (!from || !to) {
-		path_fail(walk->cp, above->from, ENOMEM);
+		path_fail(walk->cp, parent->from, ENOMEM);
 		return;
 	}
-	if (!walk->below)
-		walk->below = strlen(from) - strlen(name);
-	struct cp_entry entry = {.above = above,
+	if (!walk->prefix)
+		walk->prefix = strlen(from) - strlen(name);
+	struct cp_entry entry = {.parent = parent,
 				 .in = in,
 				 .name = name,
 				 .from = from,
@@ -227,9 +227,9 @@ static void name_walk(struct walk *walk, const struct cp_entry *above, int in, c
 static void names_walk(struct walk *walk, const struct cp_entry *entry, DIR *directory,
 		       struct cp_dir *dir, int out)
 {
-	for (struct dirent *one; !cp_stopped(walk->cp) && (one = readdir(directory));)
-		if (strcmp(one->d_name, ".") != 0 && strcmp(one->d_name, "..") != 0)
-			name_walk(walk, entry, dirfd(directory), one->d_name, dir, out);
+	for (struct dirent *found; !cp_stopped(walk->cp) && (found = readdir(directory));)
+		if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
+			name_walk(walk, entry, dirfd(directory), found->d_name, dir, out);
 }
 
 /* The copy of the directory, open as *out; NULL: an error, which was reported. */
@@ -248,7 +248,7 @@ static struct cp_dir *directory_copy(struct walk *walk, const struct cp_entry *e
 	dir->is_copy = true;
 	dir->st = entry->st;
 	if (!walk->target.st_ino)
-		walk->target = dir->is;
+		walk->target = dir->identity;
 	if (cp->options.archive)
 		directory_copy_xattrs(from, *out);
 	return dir;
@@ -286,7 +286,7 @@ static void entry_walk(struct walk *walk, struct cp_entry *entry)
 		cp_failed(cp, CLI_USAGE);
 	} else if (S_ISDIR(entry->st.st_mode)) {
 		directory_walk(walk, entry);
-	} else if (S_ISREG(entry->st.st_mode) || (!entry->above && !S_ISLNK(entry->st.st_mode))) {
+	} else if (S_ISREG(entry->st.st_mode) || (!entry->parent && !S_ISLNK(entry->st.st_mode))) {
 		file_queue(walk, entry);
 	} else {
 		cp_special(cp, entry);

@@ -7,20 +7,20 @@
 #include "client/cli/cp/cp.h"
 
 struct cp_entry {
-	const struct cp_entry *above; /* the source's directory; NULL: named by the command line */
-	int in;			      /* the source's directory, or AT_FDCWD */
-	const char *name;	      /* in there */
-	const char *from;	      /* for messages; NULL: standard input */
-	int out;		      /* to.dir, open */
-	struct cp_target to;	      /* to.name "": the directory itself */
-	struct stat st;		      /* of the source */
+	const struct cp_entry *parent; /* the source's directory; NULL: named by the command line */
+	int in;			       /* the source's directory, or AT_FDCWD */
+	const char *name;	       /* in there */
+	const char *from;	       /* for messages; NULL: standard input */
+	int out;		       /* to.dir, open */
+	struct cp_target to;	       /* to.name "": the directory itself */
+	struct stat st;		       /* of the source */
 };
 
 /* special.c: copies a link, FIFO, socket or device node. */
 void cp_special(struct cp *cp, const struct cp_entry *entry);
 
-/* dangling.c: links that lead out of what is copied. */
-/* Notes a copied link that leads somewhere in the source, and nowhere in the copy yet. */
+/* dangling.c. Notes a copied link that leads somewhere in the source, and nowhere in the copy yet.
+ */
 void cp_dangling_look(struct cp *cp, const struct cp_entry *entry);
 
 #endif

@@ -192,6 +192,57 @@ START_TEST(trusts_links_as_the_kernel_does)
 }
 END_TEST
 
+/* Paths that a user names: links are followed, the directories are found once. */
+START_TEST(finds_places)
+{
+	static const struct {
+		const char *path, *name;
+		int kind;
+	} places[] = {
+	    {"a/b", NULL, BENEATH_DIRECTORY},	  {"a/b///", NULL, BENEATH_DIRECTORY},
+	    {"a/b/..", NULL, BENEATH_DIRECTORY},  {".", NULL, BENEATH_DIRECTORY},
+	    {"/", NULL, BENEATH_DIRECTORY},	  {"a/via", NULL, BENEATH_DIRECTORY},
+	    {"a/etc", NULL, BENEATH_DIRECTORY},	  {"a/b/file", "file", BENEATH_FILE},
+	    {"a/via/file", "file", BENEATH_FILE}, {"a/b/link", "file", BENEATH_FILE},
+	    {"a/fifo", "fifo", BENEATH_FILE},	  {"a/b/new", "new", BENEATH_NEW},
+	    {"new/", "new", BENEATH_NEW},	  {"a/b/dangling", NULL, -BENEATH_DANGLING},
+	    {"none/file", NULL, -ENOENT},	  {"a/b/file/x", NULL, -ENOTDIR},
+	};
+
+	ck_assert_int_eq(chdir(folder), 0);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct beneath_place place;
+		int kind = beneath_find(places[i].path, &place);
+
+		ck_assert_msg(kind == places[i].kind, "%s: %d", places[i].path, kind);
+		if (places[i].name)
+			ck_assert_str_eq(place.name, places[i].name);
+		ck_assert_int_eq(place.folder >= 0, kind >= 0);
+		beneath_place_free(&place);
+	}
+}
+END_TEST
+
+/* In a directory where all may make names, a link of another user is not followed. */
+START_TEST(finds_no_foreign_link)
+{
+	struct beneath_place place;
+	int shared = beneath_open(base, "a", O_RDONLY | O_DIRECTORY, 0);
+
+	if (geteuid() != 0)
+		return;
+	ck_assert_int_eq(fchownat(base, "a/via", 65534, 65534, AT_SYMLINK_NOFOLLOW), 0);
+	ck_assert_int_eq(fchmod(shared, 01777), 0);
+	ck_assert_int_eq(chdir(folder), 0);
+	ck_assert_int_eq(beneath_find("a/via", &place), -BENEATH_FOREIGN);
+	ck_assert_int_eq(symlinkat("../via", base, "a/b/new"), 0); /* a link to that link */
+	ck_assert_int_eq(beneath_find("a/b/new", &place), -BENEATH_FOREIGN);
+	ck_assert_int_eq(beneath_find("a/up", &place), BENEATH_DIRECTORY);
+	beneath_place_free(&place);
+	close(shared);
+}
+END_TEST
+
 int main(void)
 {
 	const int count = (int)(sizeof(cases) / sizeof(cases[0]));
@@ -204,5 +255,7 @@ int main(void)
 	tcase_add_test(tcase, sets_metadata_by_descriptor);
 	tcase_add_test(tcase, changes_a_link_itself);
 	tcase_add_test(tcase, trusts_links_as_the_kernel_does);
+	tcase_add_test(tcase, finds_places);
+	tcase_add_test(tcase, finds_no_foreign_link);
 	return unit_main(suite);
 }
