@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
@@ -28,7 +29,7 @@
 struct job {
 	const char *source_path;
 	int source;
-	mode_t mode;		    /* of the source */
+	struct stat found;	    /* the source */
 	uint64_t source_data_start; /* of the data in the source */
 	struct safetensors *header; /* first of the source, then of the target */
 };
@@ -60,13 +61,10 @@ static int target_write(int fd, const char *path, const void *bytes, size_t size
 
 static int source_open(struct job *job)
 {
-	struct stat st;
-
 	/* O_NONBLOCK: open(2) must not wait for the other end of a FIFO. */
 	job->source = open(job->source_path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (job->source < 0 || fstat(job->source, &st) < 0)
+	if (job->source < 0 || fstat(job->source, &job->found) < 0)
 		return path_fail(job->source_path);
-	job->mode = st.st_mode;
 	return 0;
 }
 
@@ -132,11 +130,16 @@ static int target_write_file(const struct job *job, int target, const char *path
 static int target_replace(const struct job *job, const char *path)
 {
 	struct client_replace replace;
-	int rc = client_replace_begin(path, job->mode, CLIENT_REPLACE_FILE, &replace);
+	int rc = client_replace_begin(path, job->found.st_mode, CLIENT_REPLACE_FILE, &job->found,
+				      &replace);
 
 	if (rc < 0)
 		return rc;
-	rc = target_write_file(job, replace.fd, path);
+	/* Another user may have put another file in the place of the source. */
+	if (!replace.keeps_owner && strcmp(path, job->source_path) == 0)
+		rc = client_fail(ESTALE, "%s: another process has replaced it meanwhile", path);
+	if (rc == 0)
+		rc = target_write_file(job, replace.fd, path);
 	if (rc == 0)
 		return client_replace_finish(&replace);
 	client_replace_abandon(&replace);
@@ -146,11 +149,10 @@ static int target_replace(const struct job *job, const char *path)
 /* Whether source and target are one file, whose header needs no change. */
 static bool is_done(const struct job *job, const char *target)
 {
-	struct stat source, old;
+	struct stat old;
 
-	return job->header->known.data_start == job->source_data_start &&
-	       fstat(job->source, &source) == 0 && stat(target, &old) == 0 &&
-	       source.st_dev == old.st_dev && source.st_ino == old.st_ino;
+	return job->header->known.data_start == job->source_data_start && stat(target, &old) == 0 &&
+	       beneath_is_same(&job->found, &old);
 }
 
 static int alignment_check(size_t alignment)

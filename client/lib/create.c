@@ -76,7 +76,7 @@ static int file_create(const char *path, uint64_t bytes, mode_t mode, int flags,
 		return client_fail(ENOMEM, "%s: no memory", path);
 	rc = client_replace_begin(
 	    path, mode, flags & GPUMEM_CREATE_EXCL ? CLIENT_REPLACE_NOTHING : CLIENT_REPLACE_FILE,
-	    pending);
+	    NULL, pending);
 	if (rc < 0) {
 		free(pending);
 		return rc;

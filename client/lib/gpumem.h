@@ -59,13 +59,14 @@ enum gpumem_create_flags {
 /* Creates a file whose memory is allocated as a whole, of zeros, and opens the file as gpumem_open
  * does with O_RDWR. mode: the permissions of a new file, less the umask. flags: enum
  * gpumem_create_flags. An old file is replaced by a rename; a link stays, and the link's target is
- * replaced. A failed call changes no file.
+ * replaced. Where all users may make names, other users' links are not followed, and modes of their
+ * files not kept. A failed call changes no file.
  *
  * alignment: 0, or a power of two up to 2 MiB, to which all mappings of the file are aligned.
  *
  * EINVAL: alignment, flags, or path is no regular file. EISDIR: a directory. ENOSPC, EDQUOT: no
- * room for all bytes. ENOTSUP: path is not on gpumemfs. Also the errors of gpumem_open and of
- * rename(2). */
+ * room for all bytes. ENOTSUP: path is not on gpumemfs. EACCES: a link of another user. Also the
+ * errors of gpumem_open and of rename(2). */
 GPUMEM_API gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode,
 				 int flags);
 
@@ -391,8 +392,9 @@ GPUMEM_API void gpumem_safetensors_free(struct gpumem_safetensors *header);
  * a GPU the GPU copies. The new file is written beside target and replaces target when complete, so
  * target may be source, or a link to source; until then, and after a failure, target is unchanged.
  * An existing target keeps its permissions, and its extended attributes of user if the caller owns
- * the file; a new target gets the permissions of source. A target that is source and needs no
- * change stays as it is. As with cp, the new file is not synced to a disk.
+ * the file; a new target gets the permissions of source. If target is source, root also keeps the
+ * owner; ESTALE: another file has taken the place of source meanwhile. A target that is source and
+ * needs no change stays as it is. As with cp, the new file is not synced to a disk.
  *
  * header: set on success to the header of the new file, which the caller frees; NULL is fine.
  *

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "common/cleanup.h"
 #include "common/io.h"
@@ -25,42 +26,73 @@ static int path_fail(const char *path)
 	return client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
-/* Looks at the file that is to be replaced, if there is one. */
-static int target_inspect(const char *path, struct client_replace *replace)
+static int kind_fail(const char *path, int kind)
 {
-	struct stat st;
-
-	if (replace->kind == CLIENT_REPLACE_NOTHING && lstat(path, &st) == 0)
-		return client_fail(EEXIST, "%s exists", path);
-	replace->exists = stat(path, &st) == 0;
-	if (!replace->exists)
-		return errno == ENOENT ? 0 : path_fail(path);
-	if (S_ISDIR(st.st_mode))
+	switch (kind) {
+	case BENEATH_DIRECTORY:
 		return client_fail(EISDIR, "%s is a directory", path);
-	if (!S_ISREG(st.st_mode))
-		return client_fail(EINVAL, "%s is no regular file", path);
-	replace->mode = st.st_mode & PERMISSIONS;
-	return 0;
+	case -BENEATH_FOREIGN:
+		return client_fail(EACCES,
+				   "%s is a link of another user in a directory where all users "
+				   "may make links",
+				   path);
+	default:
+		return client_fail(-kind, "%s: %s", path, strerror(-kind));
+	}
 }
 
-/* Splits the path at the last slash; a name without a slash is in the current folder. */
-static int folder_open(const char *path, struct client_replace *replace)
+/* A link that leads nowhere is replaced itself. */
+static int dangling_find(const char *path, struct beneath_place *place)
 {
 	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
 	AUTO_FREE char *folder =
 	    slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 
-	if (!folder)
-		return client_fail(ENOMEM, "%s: no memory", path);
-	if (!*name)
-		return client_fail(path == slash || !slash ? ENOENT : EISDIR,
-				   "'%s' is no file's name", path);
-	if (strlen(name) > NAME_MAX)
-		return client_fail(ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
-	strcpy(replace->name, name);
-	replace->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return replace->folder < 0 ? path_fail(folder) : 0;
+	place->name = strdup(slash ? slash + 1 : path);
+	place->folder = folder && place->name ? open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (place->folder < 0)
+		return -errno;
+	return *place->name ? BENEATH_NEW : -EISDIR;
+}
+
+/* Finds the folder and the name, and looks at the file that is to be replaced. */
+static int target_find(const char *path, struct client_replace *replace,
+		       struct beneath_place *place)
+{
+	int kind = *path ? beneath_find(path, place) : -ENOENT;
+	bool is_new = kind == BENEATH_NEW;
+
+	if (kind == -ENOENT && !*path)
+		return client_fail(ENOENT, "'' is no file's name");
+	if (replace->kind == CLIENT_REPLACE_NOTHING &&
+	    (kind >= 0 ? !is_new : kind == -BENEATH_FOREIGN || kind == -BENEATH_DANGLING))
+		return client_fail(EEXIST, "%s exists", path);
+	if (kind == -BENEATH_DANGLING)
+		kind = dangling_find(path, place);
+	if (kind < 0 || kind == BENEATH_DIRECTORY)
+		return kind_fail(path, kind);
+	if (is_new && path[strlen(path) - 1] == '/')
+		return client_fail(EISDIR, "'%s' is no file's name", path);
+	if (kind == BENEATH_FILE && !S_ISREG(place->st.st_mode))
+		return client_fail(EINVAL, "%s is no regular file", path);
+	return kind;
+}
+
+/* Takes the folder over. A user who has made the old file ahead must not choose the readers of the
+ * new file. */
+static void target_take(struct client_replace *replace, struct beneath_place *place, int kind,
+			const struct stat *content)
+{
+	replace->exists = kind == BENEATH_FILE;
+	replace->old = place->st;
+	replace->keeps_owner =
+	    replace->exists && content && beneath_is_same(content, &replace->old);
+	replace->keeps_mode =
+	    replace->keeps_owner ||
+	    (replace->exists && beneath_owner_is_trusted(place->folder, &replace->old));
+	strcpy(replace->name, place->name);
+	replace->folder = place->folder;
+	place->folder = -1;
 }
 
 static int beside_choose_name(struct client_replace *replace)
@@ -114,21 +146,20 @@ static int file_create(const char *path, mode_t mode, struct client_replace *rep
 }
 
 int client_replace_begin(const char *path, mode_t mode, enum client_replace_kind kind,
-			 struct client_replace *replace)
+			 const struct stat *content, struct client_replace *replace)
 {
 	struct client_replace made = {.fd = -1, .folder = -1, .kind = kind};
-	int rc = target_inspect(path, &made);
+	struct beneath_place place = {.folder = -1};
+	int found = target_find(path, &made, &place);
+
+	if (found >= 0)
+		target_take(&made, &place, found, content);
+	beneath_place_free(&place);
+	if (found < 0)
+		return found;
+	int rc = file_create(path, made.keeps_mode ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
 
 	if (rc < 0)
-		return rc;
-	/* A link stays; the link's target is replaced. */
-	AUTO_FREE char *resolved = made.exists ? realpath(path, NULL) : strdup(path);
-	if (!resolved)
-		return path_fail(path);
-	rc = folder_open(resolved, &made);
-	if (rc == 0)
-		rc = file_create(path, made.exists ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
-	if (rc < 0 && made.folder >= 0)
 		close(made.folder);
 	if (rc < 0)
 		return rc;
@@ -191,15 +222,26 @@ static void attributes_keep(const struct client_replace *replace)
 		io_copy_xattrs(old, replace->fd, is_users);
 }
 
+/* Root alone may give the owner. */
+static int metadata_keep(const struct client_replace *replace)
+{
+	const struct stat *old = &replace->old;
+
+	if (replace->keeps_owner && fchown(replace->fd, old->st_uid, old->st_gid) < 0 &&
+	    errno != EPERM)
+		return -1;
+	if (replace->exists)
+		attributes_keep(replace);
+	return replace->keeps_mode ? fchmod(replace->fd, old->st_mode & PERMISSIONS) : 0;
+}
+
 static int file_put_in_place(struct client_replace *replace)
 {
 	const char *path = replace->path;
 	int rc = 0;
 
-	if (replace->exists && fchmod(replace->fd, replace->mode) < 0)
+	if (metadata_keep(replace) < 0)
 		return path_fail(path);
-	if (replace->exists)
-		attributes_keep(replace);
 	if (file_flush(replace->fd) < 0 && errno != EINTR)
 		return path_fail(path);
 	if (!*replace->beside)

@@ -31,8 +31,8 @@ def align(src: Union[str, bytes, os.PathLike[Any]], dst: Union[str, bytes, os.Pa
     All tensors move by the same number of bytes, so some may stay misaligned: the report has their
     names. Neither file has to be on gpumemfs; where both are on one GPU, the GPU copies. The new file is
     written beside dst and takes its place when it is complete: dst may be src, or a link to it, and until
-    then, and after a failure, is what it was. It keeps its permissions; one that did not exist gets those
-    of src.
+    then, and after a failure, is what it was. It keeps its permissions, and its owner if dst is src; a file that
+    did not exist gets the permissions of src.
 
     ValueError: src is no safetensors file, dst is there and no regular file, or alignment is wrong.
     OSError."""

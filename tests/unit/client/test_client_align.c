@@ -367,7 +367,7 @@ START_TEST(what_is_refused)
 	refused(EISDIR, "folder is a directory", "file", "folder", 256);
 	refused(EINVAL, "fifo is no regular file", "file", "fifo", 256);
 	refused(EINVAL, "/dev/null is no regular file", "file", "/dev/null", 256);
-	refused(ENOENT, "none: No such file", "file", "none/new", 256);
+	refused(ENOENT, "none/new: No such file", "file", "none/new", 256);
 	refused(ENOTDIR, "file/new: Not a directory", "file", "file/new", 256);
 	refused(ENOENT, "no file's name", "file", "", 256);
 	refused(EISDIR, "no file's name", "file", "new/", 256);
