@@ -12,6 +12,7 @@
 
 #include "client/cli/checkpoint/criu.h"
 #include "client/cli/checkpoint/files.h"
+#include "client/cli/checkpoint/images.h"
 #include "client/cli/core/cli.h"
 #include "client/cli/core/output.h"
 #include "client/core/error.h"
@@ -29,7 +30,7 @@ static const struct client_gpu_ops *const driver = &client_gpu_cuda;
 
 /* The words of the command line. */
 struct request {
-	char *directory; /* to save the process in; NULL: none */
+	const char *directory; /* to save the process in; NULL: none */
 	bool restore;
 	enum park_when when;
 	uint64_t seconds; /* to wait for a safe point */
@@ -202,31 +203,35 @@ static int process_resume(const struct files *files, uint32_t *count)
 	return status ? status : files_unpark(files, count);
 }
 
-/* The images have all memory of the process, so that the directory is for its owner alone. */
-static int process_save(struct files *files, const struct request *request)
+static int process_save_in(struct files *files, const struct request *request,
+			   struct images *images)
 {
-	char *directory = request->directory;
 	uint32_t count = 0;
-
-	if (!criu_is_there())
-		return CLI_FAILED;
-	if (mkdir(directory, S_IRWXU) < 0)
-		return cli_fail(directory, errno);
 	int status = gpu_suspend(files, request);
 
 	if (status) {
-		rmdir(directory);
+		images_remove(images);
 		return status;
 	}
-	status = criu_dump(files->pid, directory);
+	status = criu_dump(files->pid, images->path);
 	if (status)
 		process_resume(files, &count);
 	else
 		output_line(
 		    stdout,
 		    "process %d: saved in %s; gpumem checkpoint --restore %s starts it again",
-		    (int)files->pid, directory, directory);
+		    (int)files->pid, request->directory, request->directory);
 	return status;
+}
+
+static int process_save(struct files *files, const struct request *request)
+{
+	AUTO_IMAGES struct images images = IMAGES_NONE;
+	int status = criu_is_there() ? CLI_OK : CLI_FAILED;
+
+	if (!status)
+		status = images_make(request->directory, &images);
+	return status ? status : process_save_in(files, request, &images);
 }
 
 /* After an interruption a process may run whose files are still parked. */
@@ -248,45 +253,24 @@ static int process_restore(struct files *files)
 	return CLI_FAILED;
 }
 
-static int pid_read(const char *path, pid_t *pid)
-{
-	AUTO_FCLOSE FILE *file = fopen(path, "re");
-	char text[DIGITS_MAX] = "";
-	uint64_t number;
-
-	if (!file || !fgets(text, sizeof(text), file))
-		return cli_fail(path, file ? EIO : errno);
-	text[strcspn(text, "\n")] = '\0';
-	if (parse_u64(text, 1, INT_MAX, &number) < 0)
-		return cli_fail(path, EPROTO);
-	*pid = (pid_t)number;
-	return CLI_OK;
-}
-
 static int process_load(const char *word, struct files *files)
 {
-	AUTO_FREE char *directory = realpath(word, NULL), *pid_file = NULL;
-	struct stat st;
+	AUTO_IMAGES struct images images = IMAGES_NONE;
+	AUTO_FREE char *pid_file = NULL;
 	pid_t pid = 0;
+	int status = images_open(word, &images);
 
-	if (!directory || stat(directory, &st) < 0)
-		return cli_fail(word, errno);
-	/* The images are a program that runs with the rights of this process. */
-	if (st.st_uid != geteuid()) {
-		cli_error("%s belongs to another user", word);
-		return CLI_DENIED;
-	}
-	if (!criu_is_there())
-		return CLI_FAILED;
-	if (asprintf(&pid_file, "%s/gpumem.pid", directory) < 0) {
+	if (!status && !criu_is_there())
+		status = CLI_FAILED;
+	if (status)
+		return status;
+	if (asprintf(&pid_file, "%s/" IMAGES_PID, images.path) < 0) {
 		pid_file = NULL;
 		return cli_fail(word, ENOMEM);
 	}
-	unlink(pid_file); /* of an earlier restore */
-	int status = criu_restore(directory, pid_file);
-
+	status = criu_restore(images.path, pid_file);
 	if (!status)
-		status = pid_read(pid_file, &pid);
+		status = images_read_pid(&images, &pid);
 	return status ? status : process_find(pid, files);
 }
 
@@ -331,7 +315,7 @@ static int checkpoint_run(struct cli_args *args)
 
 	while (!status && (code = cli_option(args)) > 0) {
 		if (code == TO)
-			request.directory = (char *)args->value;
+			request.directory = args->value;
 		else if (code == RESTORE)
 			request.restore = true;
 		else if (code == NOW)
