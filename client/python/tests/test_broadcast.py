@@ -361,6 +361,79 @@ class Hostile(BroadcastCase):
         os.chown(self.partial(1), 1234, -1)
         self.refused("remove it")
 
+    def model(self):
+        """A directory with a file in a directory, which the ranks copy."""
+        folder = self.folder / "disk" / "model"
+        (folder / "sub").mkdir(parents=True)
+        (folder / "sub" / "file").write_bytes(self.content)
+        victim = self.folder / "disk" / "victim"
+        victim.mkdir()
+        (victim / "file").write_bytes(b"mine")
+        return folder, victim
+
+    def test_links_below_the_destination(self):
+        """A link in the place of a directory is refused, and one in the place of a file is replaced."""
+        folder, victim = self.model()
+        self.target(1).mkdir()
+        (self.target(1) / "sub").symlink_to(victim)
+        self.failed(self.copy(source=folder), "rank 1", self.target(1) / "sub", "Not a directory")
+        self.assertEqual([path.name for path in victim.iterdir()], ["file"])
+        (self.target(1) / "sub").unlink()
+        (self.target(1) / "sub").mkdir()
+        (self.target(1) / "sub" / "file").symlink_to(victim / "file")
+        self.assertIsInstance(self.copy(source=folder)[0], gb.Report)
+        self.assertEqual((victim / "file").read_bytes(), b"mine")
+        self.assertEqual((self.target(1) / "sub" / "file").read_bytes(), self.content)
+
+    def test_a_directory_that_becomes_a_link(self):
+        folder, victim = self.model()
+        moved = self.folder / "disk" / "moved"
+
+        def fault(rank, number, content):
+            if (rank, number) == (1, 5):
+                (self.target(1) / "sub").rename(moved)
+                (self.target(1) / "sub").symlink_to(victim)
+                (victim / ".file.gpumem-part").write_bytes(b"theirs")
+        self.assertIsInstance(self.copy(source=folder, fault=fault)[0], gb.Report)
+        self.assertEqual((victim / "file").read_bytes(), b"mine")
+        self.assertEqual((moved / "file").read_bytes(), self.content)
+
+    @unittest.skipIf(os.geteuid(), "needs root")
+    def test_names_where_all_users_may_make_names(self):
+        folder, victim = self.model()
+        shared = self.folder / "disk" / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+
+        def copy(source, dest):
+            return in_ranks(lambda engine: gb.broadcast(source, dest, piece=PIECE, engine=engine))
+        for name, leads_to in (("link", victim), ("file", victim / "file")):
+            (shared / name).symlink_to(leads_to)
+            os.chown(shared / name, 1234, 1234, follow_symlinks=False)
+            source = folder if name == "link" else self.source
+            self.failed(copy(source, shared / name), "rank 1", shared / name, "a link of another user")
+        self.assertEqual([path.name for path in victim.iterdir()], ["file"])
+        self.assertEqual((victim / "file").read_bytes(), b"mine")
+        (shared / "sub").mkdir()
+        os.chown(shared / "sub", 1234, 1234)
+        self.failed(copy(folder, shared), "rank 1", shared / "sub", "a directory of another user")
+        # The mode of a file that another user has made is not kept.
+        (shared / "ahead").write_bytes(self.content)
+        (shared / "ahead").chmod(0o666)
+        os.chown(shared / "ahead", 1234, 1234)
+        self.source.chmod(0o600)
+        self.assertIsInstance(copy(self.source, shared / "ahead")[0], gb.Report)
+        found = (shared / "ahead").stat()
+        self.assertEqual((found.st_uid, stat.S_IMODE(found.st_mode)), (0, 0o600))
+
+    def test_a_partial_file_that_was_not_private(self):
+        """Another user may have it open."""
+        self.partial(1).write_bytes(b"")
+        self.partial(1).chmod(0o644)
+        with open(self.partial(1), "rb") as theirs:
+            self.whole(self.copy())
+            self.assertEqual(theirs.read(), b"")
+
     def test_a_second_writer(self):
         with open(self.partial(1), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

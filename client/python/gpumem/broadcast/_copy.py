@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional, Union
 
-from . import _files, _pieces
+from . import _files, _folders, _pieces
 from ._agree import agree
 from ._engine import Engine, open_engine
 from ._files import Bytes, Entry, Source, Target
+from ._folders import Folders, Place
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -59,6 +60,8 @@ class _Copy:
         self.path = own_path(path, engine)
         self.dest = own_path(path if dest is None else dest, engine)
         self.files: list[Union[Source, Target]] = []
+        self.folders: Optional[Folders] = None
+        self.where = Place(-1, "")
         self.sent, self.pieces, self.cuda = 0, 0, False
 
     def find(self) -> list[Entry]:
@@ -76,19 +79,25 @@ class _Copy:
         if self.is_root:
             return _files.place(self.path, is_directory)
         if is_directory:
-            os.makedirs(self.dest, exist_ok=True)
-        elif os.path.isdir(self.dest):
-            self.dest = os.path.join(self.dest, os.path.basename(self.path))
-        elif self.dest.endswith("/"):
+            where = Place(_folders.make(self.dest), "")
+        else:
+            where = _folders.find(self.dest)
+        self.folders = Folders(where.folder, self.dest)
+        if not is_directory and not where.name:
+            where = where._replace(name=os.path.basename(self.path))
+            self.dest = os.path.join(self.dest, where.name)
+        elif not is_directory and self.dest.endswith("/"):
             raise OSError(errno.ENOTDIR, "not a directory", self.dest)
-        return _files.place(self.dest, is_directory)
+        self.where = where
+        return _files.identity(where)
 
     def _open(self, entry: Entry) -> tuple[Optional[str], bool]:
         """Opens a file; the GPU whose memory it is, and whether it may have bytes already."""
         if self.is_root:
             self.files.append(Source(_files.target(self.path, entry), entry))
         elif self.is_writer:
-            self.files.append(Target(_files.target(self.dest, entry), entry))
+            where = self.folders.place(entry.name) if self.folders and entry.name else self.where
+            self.files.append(Target(_files.target(self.dest, entry), entry, where))
         return self._state(-1)
 
     def _state(self, number: int) -> tuple[Optional[str], bool]:
@@ -192,6 +201,8 @@ class _Copy:
     def close(self) -> None:
         for file in self.files:
             file.close()
+        if self.folders:
+            self.folders.close()
 
 
 def _run(engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int) -> Report:

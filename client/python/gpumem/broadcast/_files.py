@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Optional
 
 from .._memory import FileMemory
 from ._agree import machine
+from ._folders import Place, is_trusted, named
 
 SUFFIX = ".gpumem-part"
 # gpumem cp notes in this attribute of a partial file how much it has copied.
@@ -73,11 +74,17 @@ def target(path: str, entry: Entry) -> str:
 
 
 def place(path: str, is_directory: bool) -> tuple[Any, ...]:
-    """The identity of a destination: of its directory, on this machine, and its name there."""
+    """The identity of a path: of its directory, on this machine, and its name there."""
     whole = os.path.realpath(path)
     folder, name = (whole, "") if is_directory else os.path.split(whole)
     found = os.stat(folder)
     return machine(), found.st_dev, found.st_ino, name
+
+
+def identity(where: Place) -> tuple[Any, ...]:
+    """The same of an open directory and a name."""
+    found = os.fstat(where.folder)
+    return machine(), found.st_dev, found.st_ino, where.name
 
 
 def _lease(fd: int, name: str) -> Optional[FileMemory]:
@@ -219,16 +226,15 @@ class Source:
         os.close(self.fd)
 
 
-def partial_path(path: str) -> str:
+def partial_name(name: str) -> str:
     """As gpumem cp names partial files."""
-    folder, name = os.path.split(path)
     hidden = f".{name}{SUFFIX}"
     if len(os.fsencode(hidden)) > _NAME_MAX:
-        raise OSError(errno.ENAMETOOLONG, "the name is too long for a partial file", path)
-    return os.path.join(folder, hidden)
+        raise OSError(errno.ENAMETOOLONG, "the name is too long for a partial file", name)
+    return hidden
 
 
-def _check_partial(fd: int, path: str) -> os.stat_result:
+def _check_partial(fd: int, where: Place, path: str) -> os.stat_result:
     """Accepts only a regular file of this user, with one name and locked by this process: neither a link nor a file of
     another user."""
     try:
@@ -238,30 +244,48 @@ def _check_partial(fd: int, path: str) -> os.stat_result:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink > 1:
         raise OSError(errno.EEXIST, "not a partial file of this user: remove it", path)
-    named = os.lstat(path)
-    if (named.st_dev, named.st_ino) != (found.st_dev, found.st_ino):
+    there = os.stat(where.name, dir_fd=where.folder, follow_symlinks=False)
+    if (there.st_dev, there.st_ino) != (found.st_dev, found.st_ino):
         raise OSError(errno.EBUSY, "another process is writing this file", path)
     return found
 
 
-def open_partial(path: str) -> tuple[int, int]:
-    """The descriptor of the partial file, locked, and its size: 0 for a new one. OSError."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+def _create_partial(where: Place, path: str) -> int:
+    """A new file. Another user may have an old one open that was not for this user alone from its start on."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with named(path):
+        fd = os.open(where.name, flags, 0o600, dir_fd=where.folder)
     try:
-        fd = os.open(path, flags, 0o600)
+        _check_partial(fd, where, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def open_partial(where: Place, path: str) -> tuple[int, int]:
+    """The descriptor of the partial file, locked, and its size: 0 for a new one. OSError."""
+    try:
+        with named(path):
+            fd = os.open(where.name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=where.folder)
+    except FileNotFoundError:
+        return _create_partial(where, path), 0
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.EEXIST, "not a partial file of this user: remove it", path) from None
         raise
     try:
-        size = _check_partial(fd, path).st_size
-        os.fchmod(fd, 0o600)
-        with contextlib.suppress(OSError):
-            os.removexattr(fd, CP_NOTE)
+        found = _check_partial(fd, where, path)
+        if stat.S_IMODE(found.st_mode) == 0o600:
+            with contextlib.suppress(OSError):
+                os.removexattr(fd, CP_NOTE)
+            return fd, found.st_size
+        os.unlink(where.name, dir_fd=where.folder)
     except BaseException:
         os.close(fd)
         raise
-    return fd, size
+    os.close(fd)
+    return _create_partial(where, path), 0
 
 
 def _allocate(fd: int, size: int, path: str) -> None:
@@ -282,40 +306,46 @@ def _umask() -> int:
 class Target:
     """A file to be written. kept: bytes of an earlier run, or of an old file of the same size, may be the root's."""
 
-    def __init__(self, path: str, entry: Entry) -> None:
-        self.path, self._entry = os.path.realpath(path), entry
+    def __init__(self, path: str, entry: Entry, where: Place) -> None:
+        self.path, self._entry, self._where = path, entry, where
         self.bytes: Optional[Bytes] = None
-        self._fd, self._partial, self._written, self.complete = -1, partial_path(self.path), False, False
-        if entry.name:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        self._mode = self._old_mode()
-        if self._can_compare():
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._fd, self._written, self.complete = -1, False, False
+        self._beside = Place(where.folder, partial_name(where.name))
+        self._partial = os.path.join(os.path.dirname(path), self._beside.name)
+        old = self._old_state()
+        self._mode = entry.mode & 0o777 & ~_umask() if old is None else stat.S_IMODE(old.st_mode) & 0o777
+        if old is not None and old.st_size == entry.size and not self._is_partial() and self._open_old():
             self.bytes, self.kept = Bytes(self._fd, entry.size, self.path), True
         else:
             self._open_partial()
 
-    def _old_mode(self) -> int:
-        """The permissions that the file is to have: of the file that is replaced, or of the root's."""
+    def _old_state(self) -> Optional[os.stat_result]:
+        """The file whose permissions the new one is to have. None: there is none, but a link, which is replaced, or a file
+        that another user has made ahead."""
         try:
-            found = os.stat(self.path)
+            found = os.stat(self._where.name, dir_fd=self._where.folder, follow_symlinks=False)
         except FileNotFoundError:
-            return self._entry.mode & 0o777 & ~_umask()
-        if not stat.S_ISREG(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", self.path)
-        return stat.S_IMODE(found.st_mode) & 0o777
+        return found if stat.S_ISREG(found.st_mode) and is_trusted(self._where.folder, found) else None
 
-    def _can_compare(self) -> bool:
-        """Whether the old file may be what the root has."""
-        if os.path.lexists(self._partial):
-            return False
+    def _is_partial(self) -> bool:
         try:
-            return os.path.getsize(self.path) == self._entry.size and os.access(self.path, os.R_OK)
+            os.stat(self._beside.name, dir_fd=self._beside.folder, follow_symlinks=False)
         except FileNotFoundError:
             return False
+        return True
+
+    def _open_old(self) -> bool:
+        """Opens the old file, which may be what the root has."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        with contextlib.suppress(OSError):
+            self._fd = os.open(self._where.name, flags, dir_fd=self._where.folder)
+        return self._fd >= 0
 
     def _open_partial(self) -> None:
-        self._fd, size = open_partial(self._partial)
+        self._fd, size = open_partial(self._beside, self._partial)
         self.kept = bool(size) and size == self._entry.size
         try:
             if not self.kept:
@@ -344,7 +374,9 @@ class Target:
         assert self.bytes is not None
         self.bytes.release()
         os.fchmod(self._fd, self._mode)
-        os.rename(self._partial, self.path)
+        with named(self.path):
+            os.rename(self._beside.name, self._where.name, src_dir_fd=self._where.folder,
+                      dst_dir_fd=self._where.folder)
         self.complete = True
 
     def close(self) -> None:
@@ -354,7 +386,7 @@ class Target:
         name = self.bytes.name if self.bytes else self._partial
         if name == self._partial and not (self.complete or self._written or self.kept):
             with contextlib.suppress(OSError):
-                os.unlink(self._partial)
+                os.unlink(self._beside.name, dir_fd=self._beside.folder)
         if self.bytes:
             self.bytes.release()
         os.close(self._fd)
