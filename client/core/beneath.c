@@ -17,7 +17,6 @@
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452 /* Linux 6.6, the same on every architecture */
 #endif
-#define PROC_PATH_MAX 32
 
 /* Copies the first name of the path, without slashes: the rest of the path, or -errno. */
 static const char *name_take(const char *path, char name[NAME_MAX + 1], int *error)
@@ -48,7 +47,7 @@ static int link_refuse(int fd, int flags)
 /* Opens name after name: for kernels before 5.6, and filters of system calls without openat2. */
 static int open_by_steps(int base, const char *path, int flags, mode_t mode)
 {
-	AUTO_CLOSE int above = -1;
+	AUTO_CLOSE int parent = -1;
 	char name[NAME_MAX + 1];
 
 	for (;;) {
@@ -58,15 +57,15 @@ static int open_by_steps(int base, const char *path, int flags, mode_t mode)
 		if (error)
 			return error;
 		int step = *path ? O_PATH | O_DIRECTORY | O_CLOEXEC : flags;
-		int fd = openat(above >= 0 ? above : base, name, step | O_NOFOLLOW, mode);
+		int fd = openat(parent >= 0 ? parent : base, name, step | O_NOFOLLOW, mode);
 
 		if (fd < 0)
 			return -errno;
 		if (!*path)
 			return link_refuse(fd, flags);
-		if (above >= 0)
-			close(above);
-		above = fd;
+		if (parent >= 0)
+			close(parent);
+		parent = fd;
 	}
 }
 
@@ -89,14 +88,21 @@ int beneath_open(int base, const char *path, int flags, mode_t mode)
 						 : -errno;
 }
 
-bool beneath_is_same(const struct stat *one, const struct stat *other)
+int beneath_open_real(const char *path, int flags)
 {
-	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+	AUTO_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return root < 0 ? -errno : beneath_open(root, path + strspn(path, "/"), flags, 0);
 }
 
-static const char *proc_path(int fd, char path[PROC_PATH_MAX])
+bool beneath_is_same(const struct stat *first, const struct stat *second)
 {
-	snprintf(path, PROC_PATH_MAX, "/proc/self/fd/%d", fd);
+	return first->st_dev == second->st_dev && first->st_ino == second->st_ino;
+}
+
+const char *beneath_through(int fd, char path[BENEATH_THROUGH_MAX])
+{
+	snprintf(path, BENEATH_THROUGH_MAX, "/proc/self/fd/%d", fd);
 	return path;
 }
 
@@ -108,7 +114,7 @@ int beneath_chown(int fd, uid_t uid, gid_t gid)
 /* Kernels before 6.6 change the mode of an O_PATH descriptor by its path in /proc alone. */
 int beneath_chmod(int fd, mode_t mode)
 {
-	char path[PROC_PATH_MAX];
+	char path[BENEATH_THROUGH_MAX];
 
 	if (fchmod(fd, mode) == 0)
 		return 0;
@@ -118,27 +124,27 @@ int beneath_chmod(int fd, mode_t mode)
 		return 0;
 	if (errno != ENOSYS && errno != EPERM)
 		return -errno;
-	return chmod(proc_path(fd, path), mode) < 0 ? -errno : 0;
+	return chmod(beneath_through(fd, path), mode) < 0 ? -errno : 0;
 }
 
 int beneath_set_times(int fd, const struct timespec times[2])
 {
-	char path[PROC_PATH_MAX];
+	char path[BENEATH_THROUGH_MAX];
 
 	if (futimens(fd, times) == 0 ||
 	    (errno == EBADF && utimensat(fd, "", times, AT_EMPTY_PATH) == 0))
 		return 0;
 	if (errno != EINVAL) /* kernels before 5.8 */
 		return -errno;
-	return utimensat(AT_FDCWD, proc_path(fd, path), times, 0) < 0 ? -errno : 0;
+	return utimensat(AT_FDCWD, beneath_through(fd, path), times, 0) < 0 ? -errno : 0;
 }
 
 bool beneath_owner_is_trusted(int directory, const struct stat *st)
 {
-	struct stat above;
+	struct stat parent;
 
-	if (fstat(directory, &above) < 0)
+	if (fstat(directory, &parent) < 0)
 		return false;
-	return !(above.st_mode & S_ISVTX) || !(above.st_mode & S_IWOTH) ||
-	       st->st_uid == geteuid() || st->st_uid == above.st_uid;
+	return !(parent.st_mode & S_ISVTX) || !(parent.st_mode & S_IWOTH) ||
+	       st->st_uid == geteuid() || st->st_uid == parent.st_uid;
 }

@@ -16,8 +16,15 @@
  */
 int beneath_open(int base, const char *path, int flags, mode_t mode);
 
+/* Opens an absolute path that had no links (realpath(3)), if there are still none. */
+int beneath_open_real(const char *path, int flags);
+
+/* The path by which calls without a descriptor reach an open file, also if it is O_PATH. */
+#define BENEATH_THROUGH_MAX 32
+const char *beneath_through(int fd, char path[BENEATH_THROUGH_MAX]);
+
 /* Whether both are the same file. */
-bool beneath_is_same(const struct stat *one, const struct stat *other);
+bool beneath_is_same(const struct stat *first, const struct stat *second);
 
 /* Sets owner and group, mode, or times (access, modification) by a descriptor, which may be O_PATH.
  * A link has no mode of its own. */
@@ -44,7 +51,7 @@ struct beneath_place {
 	struct stat st; /* not of BENEATH_NEW */
 };
 
-/* Finds the file or directory, or the place of a new one, once and for all: its kind, or -errno. */
+/* Finds a file or directory, or the place of a new file, once and for all: the kind, or -errno. */
 int beneath_find(const char *path, struct beneath_place *place);
 void beneath_place_free(struct beneath_place *place);
 

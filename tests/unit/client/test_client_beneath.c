@@ -192,6 +192,27 @@ START_TEST(trusts_links_as_the_kernel_does)
 }
 END_TEST
 
+START_TEST(opens_real_paths)
+{
+	static const char *const names[] = {"a/b/file", "a/via/file", "a/b/link"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char path[sizeof(folder) + 16], through[BENEATH_THROUGH_MAX];
+		struct stat st, other;
+
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		int fd = beneath_open_real(path, O_PATH);
+		ck_assert_int_eq(fd >= 0, i == 0);
+		if (fd < 0)
+			continue;
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		ck_assert_int_eq(stat(beneath_through(fd, through), &other), 0);
+		ck_assert(beneath_is_same(&st, &other));
+		close(fd);
+	}
+}
+END_TEST
+
 /* Paths that a user names: links are followed, the directories are found once. */
 START_TEST(finds_places)
 {
@@ -255,6 +276,7 @@ int main(void)
 	tcase_add_test(tcase, sets_metadata_by_descriptor);
 	tcase_add_test(tcase, changes_a_link_itself);
 	tcase_add_test(tcase, trusts_links_as_the_kernel_does);
+	tcase_add_test(tcase, opens_real_paths);
 	tcase_add_test(tcase, finds_places);
 	tcase_add_test(tcase, finds_no_foreign_link);
 	return unit_main(suite);
