@@ -10,14 +10,17 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 #include "common/protocol.h"
 
 static int save_request(const char *path, struct gpumem_saved *saved)
 {
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
 
-	return fd < 0 || ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
+	if (fd < 0)
+		return fd;
+	return ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
 }
 
 /* Names the disk, as the words of cli_fail for ENOSPC are about a GPU. The text of the daemon may

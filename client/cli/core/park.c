@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 
@@ -67,11 +68,11 @@ int park_ask(const char *path, const struct park_request *request, struct park_a
 	    .pid = request->pid,
 	};
 	double end = cli_seconds() + request->seconds;
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
 
 	*answers = (struct park_answers){0};
 	if (fd < 0)
-		return -errno;
+		return fd;
 	for (;;) {
 		/* Again if the daemon was replaced, which has forgotten the notice. */
 		if (!answers->count && ioctl(fd, GPUMEM_IOC_NOTIFY, &notify) < 0)

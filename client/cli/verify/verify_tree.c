@@ -10,6 +10,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/verify/tree.h"
 #include "client/cli/verify/verify.h"
+#include "client/core/beneath.h"
 #include "client/lib/gpumem.h"
 #include "common/cleanup.h"
 
@@ -46,10 +47,10 @@ static int cache_drop(int fd)
 
 int verify_open(const char *path, int flags)
 {
-	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK);
+	int fd = beneath_open_real(path, flags);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	int error = cache_drop(fd);
 
 	if (!error)
