@@ -4,6 +4,7 @@
 #include "client/cli/attributes.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 #include "common/closest.h"
 #include "common/number.h"
@@ -210,8 +212,15 @@ static int set_one(const struct command *command, const struct place *place, con
 		cli_error("%s can only be read", one->name);
 		return CLI_DENIED;
 	}
-	int bad = strcmp(value, DEFAULT) == 0 ? removexattr(path, one->full)
-					      : setxattr(path, one->full, value, strlen(value), 0);
+	AUTO_CLOSE int fd = beneath_open_real(path, O_PATH);
+	char through[BENEATH_THROUGH_MAX];
+
+	if (fd < 0)
+		return cli_fail(path, -fd);
+	beneath_through(fd, through);
+	int bad = strcmp(value, DEFAULT) == 0
+		      ? removexattr(through, one->full)
+		      : setxattr(through, one->full, value, strlen(value), 0);
 
 	if (bad && errno == ENODATA && strcmp(value, DEFAULT) == 0)
 		return CLI_OK;

@@ -13,7 +13,9 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
-#include "client/lib/gpumem.h"
+#include "client/core/beneath.h"
+#include "client/core/error.h"
+#include "client/lib/drop.h"
 #include "common/cleanup.h"
 
 #define DESCRIPTORS 32
@@ -44,10 +46,10 @@ static uint64_t cached_bytes(int fd)
 
 static int cache_drop(const char *path)
 {
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	totals.before += cached_bytes(fd);
 	if (fsync(fd) < 0)
 		return -errno;
@@ -74,19 +76,23 @@ static int file_drop_cache(const char *path, const struct stat *st, int type, st
 
 static int file_drop_leases(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-	uint64_t leases;
+	uint64_t leases = 0;
 
 	(void)at;
 	if (type == FTW_DNR || type == FTW_NS)
 		totals.status = cli_fail(path, EACCES);
 	if (type != FTW_F || !S_ISREG(st->st_mode))
 		return 0;
+	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
+	int error = fd < 0 ? fd : client_drop_leases(fd, &leases);
+
 	totals.files++;
-	if (gpumem_drop_leases(path, &leases) == 0) {
-		totals.leases += leases;
-	} else {
-		totals.status = (int)cli_status_of(errno);
-		cli_error("%s: %s", path, gpumem_error());
+	totals.leases += leases;
+	if (fd < 0) {
+		totals.status = cli_fail(path, -error);
+	} else if (error) {
+		totals.status = (int)cli_status_of(-error);
+		cli_error("%s: %s", path, client_error_text());
 	}
 	return 0;
 }

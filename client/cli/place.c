@@ -3,6 +3,7 @@
 /* gpumem fetch and gpumem evict: move files between a GPU and slower places, or free memory of a
  * GPU. */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/core/beneath.h"
 #include "common/cleanup.h"
 
 #define DESCRIPTORS 32
@@ -35,7 +37,7 @@ static struct {
 
 /* A file being moved, by the thread that waits for setxattr(2). */
 struct move {
-	const char *path;
+	const char *path; /* through a descriptor: another user may replace the name by a link */
 	int error;
 	atomic_bool done;
 };
@@ -74,12 +76,12 @@ static void *move_main(void *pointer)
 	return NULL;
 }
 
-static void progress_draw(const char *path)
+static void progress_draw(const struct move *move, const char *path)
 {
 	char bar[OUTPUT_BAR_BYTES(CELLS)], done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX];
 	uint64_t done, bytes;
 
-	resident_read(path, &done, &bytes);
+	resident_read(move->path, &done, &bytes);
 	atomic_store(&cli_line_open, true);
 	all.drawn = true;
 	fprintf(stderr, "\r\033[K%s ", output_bar(done, bytes, CELLS, output_glyphs(), bar));
@@ -89,22 +91,26 @@ static void progress_draw(const char *path)
 
 static int file_move(const char *path)
 {
-	struct move move = {.path = path};
+	AUTO_CLOSE int fd = beneath_open_real(path, O_PATH);
+	char through[BENEATH_THROUGH_MAX];
+	struct move move = {.path = beneath_through(fd, through)};
 	uint64_t before, after, bytes;
 	pthread_t thread;
 
-	resident_read(path, &before, &bytes);
+	if (fd < 0)
+		return -fd;
+	resident_read(move.path, &before, &bytes);
 	if (!isatty(STDERR_FILENO) || pthread_create(&thread, NULL, move_main, &move)) {
 		move_main(&move);
 	} else {
 		for (unsigned tries = 1; !atomic_load(&move.done); tries++) {
 			usleep(DRAW_US / 100);
 			if (tries % 100 == 0)
-				progress_draw(path);
+				progress_draw(&move, path);
 		}
 		pthread_join(thread, NULL);
 	}
-	resident_read(path, &after, &bytes);
+	resident_read(move.path, &after, &bytes);
 	all.bytes += after > before ? after - before : 0;
 	all.files += !move.error;
 	return move.error;
