@@ -15,6 +15,7 @@
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/descriptors.h"
 #include "common/number.h"
 
 #define THREADS_USUAL 24
@@ -161,7 +162,7 @@ static bool source_is_repeated(char **words, int i)
 	return false;
 }
 
-/* The last name of a source: the name of its copy in a directory; "" for "." and "..", whose
+/* The last name of a source is the name of the copy in a directory; "" for "." and "..": their
  * contents are copied, as by cp(1). copy is an allocated copy of the word. */
 static const char *source_name(char *copy)
 {
@@ -287,6 +288,8 @@ static int cp_run(struct cli_args *args)
 	if (code < 0)
 		return CLI_USAGE;
 	cp.options.threads = threads ? (unsigned)threads : threads_default();
+	/* Each directory of the command line stays open. */
+	descriptors_raise();
 	cp.umask = umask(0);
 	umask(cp.umask);
 	return files_copy(&cp, args->argv, args->argc);
