@@ -64,6 +64,7 @@ struct cp_dir {
 	char *path; /* for messages; from path + prefix on beneath base */
 	size_t prefix;
 	struct stat identity; /* the directory itself */
+	int held;	      /* O_PATH; -1: too many are open */
 	bool is_copy;	      /* mode and times of st are set when all of its files are there */
 	struct stat st;	      /* of the source */
 	struct cp_dir *previous;
@@ -133,7 +134,8 @@ struct cp {
 	bool walked;		     /* the queue will get no more files */
 	mode_t umask;
 	struct cp_dir *dirs; /* the last directory first */
-	int *bases;	     /* directories of the command line */
+	size_t n_held;
+	int *bases; /* directories of the command line */
 	size_t n_bases;
 	struct cp_link *links;	      /* names of files with several names */
 	struct cp_dangling *dangling; /* copied links that may lead nowhere */

@@ -10,6 +10,7 @@
 #include "client/cli/cp/cp.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
+#include "common/descriptors.h"
 
 int cp_base_keep(struct cp *cp, int fd)
 {
@@ -31,6 +32,8 @@ static struct cp_dir *dir_add(struct cp *cp, const struct cp_dir *filled)
 	struct cp_dir *dir = malloc(sizeof(*dir));
 
 	if (!dir || !filled->path) {
+		if (filled->held >= 0)
+			close(filled->held);
 		free(filled->path);
 		free(dir);
 		return NULL;
@@ -38,6 +41,16 @@ static struct cp_dir *dir_add(struct cp *cp, const struct cp_dir *filled)
 	*dir = *filled;
 	dir->previous = cp->dirs;
 	return cp->dirs = dir;
+}
+
+/* A directory that is open keeps its inode number. Some file systems give a directory a new number
+ * after the kernel has dropped the old inode: overlayfs over several file systems, and FUSE. */
+static int dir_hold(struct cp *cp, int fd)
+{
+	int held = cp->n_held < descriptors_limit() / 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+	cp->n_held += held >= 0;
+	return held;
 }
 
 struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *parent, const struct cp_target *to,
@@ -51,6 +64,7 @@ struct cp_dir *cp_dir_new(struct cp *cp, const struct cp_dir *parent, const stru
 		return NULL;
 	}
 	dir.prefix = is_first ? strlen(to->path) - strlen(to->name) : parent->prefix;
+	dir.held = dir_hold(cp, fd);
 	return dir_add(cp, &dir);
 }
 
@@ -70,7 +84,7 @@ int cp_dir_open(const struct cp_dir *dir)
 /* A directory of the command line, open as fd, which this function takes over. */
 static struct cp_dir *base_add(struct cp *cp, int fd, const char *path)
 {
-	struct cp_dir dir = {.path = strdup(path), .prefix = strlen(path)};
+	struct cp_dir dir = {.path = strdup(path), .prefix = strlen(path), .held = -1};
 
 	dir.base = cp_base_keep(cp, fd);
 	if (dir.base >= 0 && dir.path && fstat(dir.base, &dir.identity) == 0)
@@ -144,6 +158,8 @@ void cp_dirs_end(struct cp *cp)
 		if (error)
 			cp_failed(cp, cli_fail(dir->path, error));
 		cp->dirs = dir->previous;
+		if (dir->held >= 0)
+			close(dir->held);
 		free(dir->path);
 		free(dir);
 	}
