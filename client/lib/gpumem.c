@@ -185,6 +185,8 @@ static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 	info->number = driver && driver->device_number ? driver->device_number(&file->device) : -1;
 	if (driver)
 		strncpy(info->driver, driver->name, sizeof(info->driver) - 1);
+	info->filesystem = client_file_device(file);
+	info->inode = client_file_inode(file);
 }
 
 static int file_get_info(struct gpumem *file, struct gpumem_info *info)

@@ -110,6 +110,8 @@ struct gpumem_info {
 	char provider[12];    /* of the CPU mapping: "dmabuf", "gdrcopy", "vulkan", "mmap"; or "" */
 	char driver[12];      /* of the device mapping: "cuda", "hip", "levelzero"; or "" */
 	int32_t number;	      /* of the GPU in this process, with HIP or Level Zero; else -1 */
+	/* st_dev and st_ino of stat(2), which tell whether a path still leads to the file. */
+	uint64_t filesystem, inode;
 };
 
 /* Fills in the first info->bytes bytes of info. EINVAL: info->bytes does not even cover the member

@@ -40,6 +40,10 @@ static void info_says_what_it_is(void)
 	EQUAL(info.host_mapped, 0);
 	CHECK(info.n_chunks >= 1);
 	CHECK(info.provider[0] == '\0');
+	struct stat st;
+	OK(stat("file", &st));
+	EQUAL(info.filesystem, st.st_dev);
+	EQUAL(info.inode, st.st_ino);
 	host_pointer(file, 3 * MIB + 1);
 	info = info_of(file);
 	EQUAL(info.host_mapped, info.mappable);

@@ -34,6 +34,8 @@ class Info(ctypes.Structure):
         ("provider", ctypes.c_char * 12),
         ("driver", ctypes.c_char * 12),
         ("number", ctypes.c_int32),
+        ("filesystem", ctypes.c_uint64),
+        ("inode", ctypes.c_uint64),
     ]
 
 

@@ -172,8 +172,13 @@ int gpumem_get_info(gpumem *file, struct gpumem_info *info)
 {
 	if (info->bytes != sizeof(*info))
 		return fail(EINVAL, "%zu bytes of info", info->bytes);
+	struct stat st;
+
+	fstat(file->fd, &st);
 	*info = (struct gpumem_info){
 	    .bytes = sizeof(*info),
+	    .filesystem = st.st_dev,
+	    .inode = st.st_ino,
 	    .size = file->size,
 	    .mappable = file->size,
 	    .host_mapped = file->mapped,
