@@ -37,12 +37,3 @@ def agree(engine: Engine, function: Optional[Callable[[], Any]] = None) -> list[
         more = f" (and {len(failures) - 1} other ranks failed)" if len(failures) > 1 else ""
         raise BroadcastError(failures[0] + more)
     return [answer[1] for answer in answers]
-
-
-def machine() -> str:
-    """A name of this machine which all of its containers share."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return socket.gethostname()

@@ -11,8 +11,8 @@ import os
 import stat
 from typing import Any, NamedTuple, Optional
 
+from .._identity import machine
 from .._memory import FileMemory
-from ._agree import machine
 from ._folders import Place, is_trusted, named
 
 SUFFIX = ".gpumem-part"
