@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import _native
 
@@ -26,6 +26,12 @@ class Piece(NamedTuple):
     memory_offset: int
     memory_size: int
     uuid: bytes
+
+    def __reduce__(self) -> Any:
+        """For pickle and copy: the number of a descriptor is another file's in another process, and two copies would
+        close the descriptor twice."""
+        raise TypeError("a Piece has a descriptor, and cannot be pickled or copied: send the descriptor by "
+                        "multiprocessing.reduction.send_handle()")
 
     def close(self) -> None:
         """Closes the descriptor."""

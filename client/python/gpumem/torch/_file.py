@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import torch
 
@@ -102,6 +102,11 @@ class File:
             raise SafetensorError(str(error)) from None
         self._lock = threading.Lock()
         self._is_open, self._storage, self._copies, self._private = False, None, False, False
+
+    def __reduce__(self) -> NoReturn:
+        """For pickle and deepcopy, of what safe_open() gives too: the number of a descriptor is another file's in
+        another process. safetensors' own are refused as well."""
+        raise TypeError(f"{self.name} is open in this process, and cannot be pickled or copied: open the path again")
 
     def entry(self, name: str) -> _header.Tensor:
         try:

@@ -9,7 +9,7 @@ import ctypes
 import functools
 import os
 import weakref
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import torch
 
@@ -61,6 +61,11 @@ class _Parks:
     """What a pool has beside torch.cuda.MemPool, which old versions of torch lack."""
 
     _functions: _Functions
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """For pickle and copy."""
+        raise TypeError("a pool allocates for torch in this process, and cannot be pickled or copied: send pool_place() "
+                        "of a tensor")
 
     def park(self) -> None:
         """Waits for the GPU, and gives the memory back for a while, with its addresses kept: see Buffer.park(). Meanwhile no
