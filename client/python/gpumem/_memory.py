@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import functools
 import os
 import sys
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from . import _cuda, _native, _pieces
+from ._identity import Identity, machine
 
 CPU, CUDA, ROCM, ONEAPI = 1, 2, 10, 14  # DLDeviceType
 _IMPORTERS = {b"hip": ROCM, b"levelzero": ONEAPI}
@@ -59,6 +62,11 @@ class Memory:
         array.memory = self
         view = memoryview(array).cast("B")
         return view.toreadonly() if self.read_only else view
+
+    def __reduce__(self) -> Any:
+        """For pickle and copy: an address means nothing in another process, and two objects must not free one memory."""
+        raise TypeError(f"{self.name} is memory of this process alone, and cannot be pickled or copied by copy: use its "
+                        "copy(), or pickle a view of a file")
 
 
 class Contexts:
@@ -115,11 +123,11 @@ class FileMemory(Memory):
     _alive: weakref.WeakSet[FileMemory] = weakref.WeakSet()
     _adding = threading.Lock()
 
-    def __init__(self, handle: Optional[int], name: str) -> None:
+    def __init__(self, handle: Optional[int], name: str, flags: int) -> None:
         if not handle:
             raise _native.failure(name)
         self.name = name
-        self._handle = handle
+        self._handle, self._flags = handle, flags
         self._contexts = Contexts()
         self._finalizer = _finalize(self, _close, handle, self._contexts, name)
         info = self.info()
@@ -131,6 +139,7 @@ class FileMemory(Memory):
         self.private = bool(info.flags & _native.INFO_PRIVATE)
         self.index = None if info.kind == _native.KIND_HOST else info.device
         self.uuid_bytes = bytes(info.uuid)
+        self.identity = Identity(machine(), info.filesystem, info.inode)
         with self._adding:
             self._alive.add(self)
 
@@ -156,13 +165,13 @@ class FileMemory(Memory):
     @classmethod
     def open(cls, path: Any, flags: int) -> FileMemory:
         name = _native.path_name(path)
-        return cls(_native.library().gpumem_open(os.fsencode(name), flags), name)
+        return cls(_native.library().gpumem_open(os.fsencode(name), flags), name, flags)
 
     @classmethod
     def create(cls, path: Any, size: int, flags: int) -> FileMemory:
         """A new file of size bytes, all of them allocated. flags: _native.CREATE_EXCL and CREATE_PENDING."""
         name = _native.path_name(path)
-        return cls(_native.library().gpumem_create(os.fsencode(name), size, 0, 0o666, flags), name)
+        return cls(_native.library().gpumem_create(os.fsencode(name), size, 0, 0o666, flags), name, os.O_RDWR)
 
     def publish(self) -> None:
         """Gives a pending file its name."""
@@ -170,7 +179,33 @@ class FileMemory(Memory):
 
     @classmethod
     def open_fd(cls, fd: int, name: str) -> FileMemory:
-        return cls(_native.library().gpumem_open_fd(fd), name)
+        return cls(_native.library().gpumem_open_fd(fd), name, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE)
+
+    @classmethod
+    def open_again(cls, name: str, flags: int, identity: Identity, private: bool) -> FileMemory:
+        """For pickle: the file with the rights that the pickled object had. The file is compared before its memory is
+        taken."""
+        fd = os.open(name, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            if Identity.of(os.fstat(fd)) != identity:
+                raise OSError(errno.ESTALE, "another file has this path now than when the object was pickled", name)
+            memory = cls.open_fd(fd, name)
+        finally:
+            os.close(fd)
+        if memory.private != private:
+            raise ValueError(f"{name} is {'a private copy' if memory.private else 'the memory of the file itself'} now, "
+                             "and was not when the object was pickled: user.gpumem.share has changed")
+        return memory
+
+    def __reduce__(self) -> Any:
+        name = os.path.abspath(self.name)
+        try:
+            found = Identity.of(os.stat(name))
+        except OSError as error:
+            raise TypeError(f"{name} cannot be pickled: it could not be opened again: {error.strerror}") from error
+        if found != self.identity:
+            raise TypeError(f"{name} cannot be pickled: the path leads to another file than the one that is open")
+        return FileMemory.open_again, (name, self._flags, self.identity, self.private)
 
     def info(self) -> _native.Info:
         info = _native.Info(bytes=ctypes.sizeof(_native.Info))

@@ -37,6 +37,17 @@ class SafeTensors(Mapping[str, View]):
         self._header, self._path = header, memory.name
         self._on_misaligned, self._alignment = on_misaligned, alignment
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the file, which is opened again."""
+        if self._memory is None:
+            raise TypeError(f"{self._path} is closed, and cannot be pickled or copied")
+        return dict(vars(self))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self._memory is None or self._header.file_size != self._memory.size:
+            raise ValueError(f"{self._path} has changed its size since the object was pickled")
+
     @property
     def metadata(self) -> dict[str, str]:
         """__metadata__ of the file; {} where it has none."""

@@ -191,6 +191,12 @@ class View(_Exports):
     def _lend(self) -> Memory:
         return self._memory
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """For pickle and copy, which open the memory first: the file may have become shorter meanwhile."""
+        vars(self).update(state)
+        if self._offset + self.nbytes > self._memory.size:
+            raise ValueError(f"{self._memory.name} has become too short for the view: {self._memory.size} bytes")
+
     @property
     def dtype(self) -> str:
         return self._dtype.name
@@ -261,6 +267,12 @@ class Buffer(_Exports):
         if self._memory is None:
             raise ValueError("the buffer is closed")
         return self._memory
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the file, which is opened again."""
+        if self._memory is None:
+            raise TypeError("the buffer is closed, and cannot be pickled or copied")
+        return {"_memory": self._memory, "_lent": None}
 
     def _place(self) -> tuple[Memory, int, tuple[int, ...]]:
         memory = self._file()
