@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The gpumemfs authors
 """gpumem.torch with a real torch, on system memory and simulated GPUs: loading, saving, and files that are wrong."""
 
+import copy
 import io
 import json
 import os
@@ -16,7 +17,7 @@ from .support import PACKAGE, Case, entry, fake, gpumem, pack
 try:
     import torch
     import gpumem.torch as gt
-    from gpumem.torch import _file
+    from gpumem.torch import _file, _pool
 except ImportError:
     torch = None
 
@@ -103,6 +104,20 @@ class Loading(TorchCase):
         self.assertLess(len(kept.getvalue()), 2048)
         self.assertTrue(torch.equal(pickle.loads(pickle.dumps(views["a"])), some()["a"]))
         self.assertTrue(views["b.weight"].is_contiguous())
+
+    def test_open_files_are_not_pickled(self):
+        file = gt.safe_open(self.saved())
+        for made in (file, file.get_slice("a")):
+            for way in (pickle.dumps, copy.deepcopy):
+                with self.assertRaisesRegex(TypeError, "open in this process"):
+                    way(made)
+        self.assertEqual(copy.copy(file).get_tensor("scalar").item(), -3)
+
+    def test_pools_are_not_pickled(self):
+        pool = _pool._pool_type(object)()
+        for way in (pickle.dumps, copy.copy, copy.deepcopy):
+            with self.assertRaisesRegex(TypeError, "pool_place"):
+                way(pool)
 
     def test_a_parameter_keeps_the_file(self):
         path = self.saved()
