@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parser is stricter than the reference implementation in unknown fields (numbers beyond 64
- * bits, invalid Unicode), and rejects names with a NUL, which jansson cannot represent. */
+/* The parser accepts what the reference implementation accepts, with these exceptions: names that
+ * an object has twice, of which the reference takes the last; names with a NUL, which jansson
+ * cannot represent; spaces before the header; and entries of tensors written as lists. */
 #include "client/lib/safetensors.h"
 
 #include <errno.h>
@@ -11,10 +12,14 @@
 #include <string.h>
 
 #include "client/core/error.h"
+#include "common/cleanup.h"
 
-/* As deep as the reference implementation goes: jansson and the functions below recurse on the
- * stack of the calling thread, which may be small. */
-#define DEPTH_MAX 128
+/* As deep as the reference implementation goes: jansson recurses on the stack of the calling
+ * thread, which may be small. */
+#define DEPTH_MAX 127
+
+/* The largest integer that jansson reads. */
+#define INTEGER_MAX "9223372036854775807"
 
 #define SHOWN_BYTES 80
 
@@ -72,25 +77,65 @@ static struct shown key_show(const char *text, size_t end)
 	}
 }
 
+/* The place of the quote that ends the string; bytes: the string has no end. */
+static size_t string_end(const char *text, size_t bytes, size_t start)
+{
+	size_t at = start + 1;
+
+	while (at < bytes && text[at] != '"')
+		at += text[at] == '\\' ? 2 : 1;
+	return at < bytes ? at : bytes;
+}
+
 static int header_check_depth(const char *text, size_t bytes)
 {
 	unsigned depth = 0;
-	bool string = false;
 
 	for (size_t i = 0; i < bytes; i++) {
-		char c = text[i];
-		if (string && c == '\\')
-			i++;
-		else if (c == '"')
-			string = !string;
-		else if (!string && (c == '{' || c == '['))
+		if (text[i] == '"')
+			i = string_end(text, bytes, i);
+		else if (text[i] == '{' || text[i] == '[')
 			depth++;
-		else if (!string && (c == '}' || c == ']') && depth)
+		else if ((text[i] == '}' || text[i] == ']') && depth)
 			depth--;
 		if (depth > DEPTH_MAX)
 			return client_fail(EINVAL, "the header is nested too deeply");
 	}
 	return 0;
+}
+
+/* Of a number as text: n characters. */
+static bool integer_is_large(const char *number, size_t n)
+{
+	const char *digits = number + (*number == '-');
+	const size_t n_digits = n - (size_t)(digits - number), n_max = strlen(INTEGER_MAX);
+
+	return strspn(digits, "0123456789") >= n_digits &&
+	       (n_digits > n_max || (n_digits == n_max && memcmp(digits, INTEGER_MAX, n_max) > 0));
+}
+
+/* Larger integers, which fields unknown to the format may have, get a decimal point: jansson would
+ * fail. Fields of the format accept neither. */
+static void integers_add_point(char *text, size_t bytes)
+{
+	for (size_t i = 0, n; i < bytes; i += n + 1) {
+		n = strspn(text + i, "0123456789.eE+-");
+		if (text[i] == '"')
+			n = string_end(text, bytes, i) - i;
+		else if (n && integer_is_large(text + i, n))
+			text[i + n - 2] = '.';
+	}
+}
+
+static int json_fail(const json_error_t *error, const char *text)
+{
+	if (json_error_code(error) == json_error_out_of_memory)
+		return client_fail(ENOMEM, "no memory for a header");
+	if (json_error_code(error) == json_error_duplicate_key)
+		return client_fail(EINVAL, "%s is there twice",
+				   key_show(text, (size_t)error->position).text);
+	return client_fail(EINVAL, "the header is not as the format has it: %s, at byte %d",
+			   string_show(error->text).text, error->position);
 }
 
 static int header_load(const char *text, size_t bytes, json_t **json)
@@ -105,43 +150,17 @@ static int header_load(const char *text, size_t bytes, json_t **json)
 	int rc = header_check_depth(text, bytes);
 	if (rc < 0)
 		return rc;
-	*json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-	if (*json)
-		return 0;
-	switch (json_error_code(&error)) {
-	case json_error_out_of_memory:
+	AUTO_FREE char *copy = strndup(text, bytes);
+	if (!copy)
 		return client_fail(ENOMEM, "no memory for a header of %zu bytes", bytes);
-	case json_error_duplicate_key:
-		return client_fail(EINVAL, "%s is there twice",
-				   key_show(text, (size_t)error.position).text);
-	default:
-		return client_fail(EINVAL, "the header is not as the format has it: %s, at byte %d",
-				   string_show(error.text).text, error.position);
-	}
-}
-
-/* The format has integers only, in unknown fields too. */
-static bool json_has_only_integers(json_t *value)
-{
-	const char *key;
-	json_t *part;
-	size_t i;
-
-	if (json_is_object(value)) {
-		json_object_foreach (value, key, part)
-			if (!json_has_only_integers(part))
-				return false;
-	} else {
-		json_array_foreach (value, i, part)
-			if (!json_has_only_integers(part))
-				return false;
-	}
-	return !json_is_real(value);
+	integers_add_point(copy, bytes);
+	*json = json_loadb(copy, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+	return *json ? 0 : json_fail(&error, text);
 }
 
 static int metadata_parse(json_t *metadata, struct safetensors *header)
 {
-	bool good = !metadata || json_is_object(metadata);
+	bool good = !metadata || json_is_null(metadata) || json_is_object(metadata);
 	const char *key;
 	json_t *value;
 
@@ -388,8 +407,6 @@ static int header_parse(struct safetensors *header)
 {
 	int rc = header_load(header->text, header->text_bytes, &header->json);
 
-	if (rc == 0 && !json_has_only_integers(header->json))
-		rc = client_fail(EINVAL, "a number in the header is not an integer");
 	if (rc == 0)
 		rc = metadata_parse(json_object_get(header->json, "__metadata__"), header);
 	if (rc == 0)

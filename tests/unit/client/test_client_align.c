@@ -207,8 +207,8 @@ static const struct {
     {OF("\"U8\"", "1", "[0,1]"), "'t': shape is not a list", 1},
     {OF("\"U8\"", "[-1]", "[0,1]"), "'t': shape is not a list", 1},
     {OF("\"U8\"", "[true]", "[0,1]"), "'t': shape is not a list", 1},
-    {OF("\"U8\"", "[1.0]", "[0,1]"), "not an integer", 1},
-    {OF("\"U8\"", "[9223372036854775808]", "[0,1]"), "not as the format has it", 1},
+    {OF("\"U8\"", "[1.0]", "[0,1]"), "shape is not a list", 1},
+    {OF("\"U8\"", "[9223372036854775808]", "[0,1]"), "shape is not a list", 1},
     {OF("\"U8\"", "[1099511627776,1099511627776]", "[0,1]"), "shape is too large", 1},
     {OF("\"U8\"", "[0,1099511627776,1099511627776]", "[0,0]"), "shape is too large", 0},
     {OF("\"F64\"", "[2305843009213693952]", "[0,8]"), "are not the 8 bytes", 8},
@@ -272,9 +272,9 @@ START_TEST(nesting)
 			 "\"x\":%s%s}}",
 			 lists, ends);
 		put("file", header, 10);
-		if (depth < 128)
+		if (depth < 127)
 			align("file", "new");
-		else if (depth > 128)
+		else
 			refused(EINVAL, "nested too deeply", "file", "new", 256);
 	}
 }

@@ -139,6 +139,47 @@ START_TEST(smallest)
 }
 END_TEST
 
+/* As the reference implementation reads them: metadata of null, and fields of any type that the
+ * format does not know. align writes the text as it was. */
+START_TEST(odd)
+{
+	static const char *const fields[] = {"1.5",
+					     "-1e-3",
+					     "1E-400",
+					     "null",
+					     "[1.5, {\"a\": -0.0}]",
+					     "18446744073709551616",
+					     "-99999999999999999999999999",
+					     "\"123456789012345678901\"",
+					     "{\"dtype\": 9223372036854775808}",
+					     "9223372036854775807"};
+	char text[400], beside[sizeof(path) + 4];
+
+	sprintf(beside, "%s.new", path);
+	put("{\"__metadata__\":null}", 0);
+	struct gpumem_safetensors *header = header_read();
+	ck_assert_uint_eq(header->n_metadata, 0);
+	gpumem_safetensors_free(header);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		sprintf(text,
+			"{\"t\":{\"more\":%s,\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":"
+			"[0,3],\"x\":[%s,%s]}}",
+			fields[i], fields[i], fields[i]);
+		put(text, 3);
+		header = header_read();
+		expect_tensor(header, 0, "t", "U8 0+3 unit 1 place 1: 3");
+		gpumem_safetensors_free(header);
+		ck_assert_int_eq(gpumem_align(path, beside, 64, NULL), 0);
+		char written[sizeof(text)] = "";
+		int aligned = open(beside, O_RDONLY | O_CLOEXEC);
+		ck_assert_int_gt(pread(aligned, written, strlen(text), 8), 0);
+		close(aligned);
+		ck_assert_str_eq(written, text);
+	}
+	ck_assert_int_eq(unlink(beside), 0);
+}
+END_TEST
+
 START_TEST(refusals)
 {
 	int folder = open("/tmp", O_RDONLY | O_CLOEXEC), ends[2];
@@ -200,6 +241,7 @@ int main(void)
 	tcase_add_test(tcase, members);
 	tcase_add_test(tcase, misaligned);
 	tcase_add_test(tcase, smallest);
+	tcase_add_test(tcase, odd);
 	tcase_add_test(tcase, refusals);
 	tcase_add_test(tcase, threads);
 	return unit_main(suite);
