@@ -322,6 +322,14 @@ class Models(TorchCase):
         self.same(gt.load_model(self.saved().parent), some())
         self.fails(FileNotFoundError, ["model.safetensors"], gt.load_model, self.gpu)
 
+    def test_one_file_with_an_old_index(self):
+        directory = self.saved().parent
+        self.index(directory, {"a": "model-00001-of-00002.safetensors"})
+        self.same(gt.load_model(directory), some())
+        (directory / "model.safetensors").unlink()
+        (directory / "model.safetensors").symlink_to("nowhere")
+        self.fails(FileNotFoundError, ["model-00001-of-00002", "'a'"], gt.load_model, directory)
+
     def test_missing_shards_and_tensors(self):
         directory, places, _ = self.model()
         read = unittest.mock.patch("gpumem.torch._tensors.read", side_effect=AssertionError("loaded"))

@@ -63,12 +63,13 @@ def _open_shards(directory: str, places: Mapping[str, str], mode: str) -> dict[s
 
 
 def open_model(folder: str, mode: str) -> tuple[dict[str, str], dict[str, File]]:
-    """The file of each tensor of a model by its name, and the files by their names."""
-    index = os.path.join(folder, INDEX)
-    if os.path.exists(index):
+    """The file of each tensor of a model by its name, and the files by their names. model.safetensors comes first, as
+    in transformers: an index beside that file may be old."""
+    single, index = os.path.join(folder, SINGLE), os.path.join(folder, INDEX)
+    if not os.path.isfile(single) and os.path.isfile(index):
         places = _read_index(index)
         return places, _open_shards(folder, places, mode)
-    file = File(os.path.join(folder, SINGLE), mode)
+    file = File(single, mode)
     return dict.fromkeys(file.header.tensors, SINGLE), {SINGLE: file}
 
 
@@ -87,7 +88,8 @@ def _device_for(tensor: str, device_map: Any) -> Optional[torch.device]:
 
 
 def load_model(directory: Path, device_map: Any = None, mode: str = "auto") -> dict[str, torch.Tensor]:
-    """All tensors of a model: of model.safetensors, or of the files that model.safetensors.index.json names.
+    """All tensors of a model: of model.safetensors, or without that file, of those that model.safetensors.index.json
+    names.
 
     device_map: None: each tensor on the GPU of its file; a device for all; or a dict of devices by prefix of the
     tensors' names ("model.layers.0", "" for the rest), as transformers has. mode: see gpumem.torch.
