@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,15 +35,48 @@ static size_t character_bytes(const unsigned char *text)
 	return is_continuation(text[3]) ? 4 : 0;
 }
 
-/* U+0080 to U+009F: terminals interpret parts of the range like ESC with a letter. */
-static bool is_c1_control(const unsigned char *text)
+/* The code point of a well-formed character. */
+static uint32_t character_decode(const unsigned char *text, size_t bytes)
 {
-	return text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0;
+	static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+	uint32_t code = text[0] & masks[bytes];
+
+	for (size_t i = 1; i < bytes; i++)
+		code = code << 6 | (text[i] & 0x3f);
+	return code;
 }
 
-static bool is_control(const unsigned char *text)
+/* Characters that a terminal obeys, in order. U+0080 to U+009F are like ESC with a letter;
+ * bidirectional controls change the order of the text around them; and the others are line ends,
+ * or invisible (Default_Ignorable_Code_Point of Unicode 15, without the selectors of variants). */
+static const struct range {
+	uint32_t first, last;
+} unprintable[] = {
+    {0x00, 0x1f},	{0x7f, 0x9f},	    {0xad, 0xad},	{0x34f, 0x34f},
+    {0x61c, 0x61c},	{0x115f, 0x1160},   {0x17b4, 0x17b5},	{0x180e, 0x180e},
+    {0x200b, 0x200f},	{0x2028, 0x202e},   {0x2060, 0x206f},	{0x3164, 0x3164},
+    {0xfeff, 0xfeff},	{0xffa0, 0xffa0},   {0xfff0, 0xfffb},	{0x1bca0, 0x1bca3},
+    {0x1d173, 0x1d17a}, {0xe0000, 0xe00ff}, {0xe01f0, 0xe0fff},
+};
+
+static bool character_is_printable(uint32_t code)
 {
-	return text[0] < ' ' || text[0] == 0x7f || is_c1_control(text);
+	for (size_t i = 0; i < sizeof(unprintable) / sizeof(unprintable[0]); i++)
+		if (code <= unprintable[i].last)
+			return code < unprintable[i].first;
+	return true;
+}
+
+bool utf8_is_printable(const char *text)
+{
+	for (size_t bytes; *text; text += bytes) {
+		const unsigned char *at = (const unsigned char *)text;
+
+		bytes = character_bytes(at);
+		if (!bytes || !character_is_printable(character_decode(at, bytes)))
+			return false;
+	}
+	return true;
 }
 
 const char *utf8_escape(const char *text, const char *also, char *to, size_t room)
@@ -50,7 +84,8 @@ const char *utf8_escape(const char *text, const char *also, char *to, size_t roo
 	while (*text) {
 		const unsigned char *at = (const unsigned char *)text;
 		size_t length = character_bytes(at);
-		bool escaped = !length || is_control(at) || strchr(also, *text);
+		bool escaped = !length || strchr(also, *text) ||
+			       !character_is_printable(character_decode(at, length));
 
 		length = length ? length : 1;
 		if (length * (escaped ? 4 : 1) >= room)
@@ -77,14 +112,27 @@ void utf8_clean(char *text)
 	}
 }
 
+static void character_write_json(uint32_t code, FILE *out)
+{
+	if (code > 0xffff)
+		fprintf(out, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+			0xdc00 + (code & 0x3ff));
+	else
+		fprintf(out, "\\u%04x", code);
+}
+
 void utf8_write_json(const char *json, FILE *out)
 {
-	for (; *json; json++) {
-		if (*json == 0x7f)
-			fputs("\\u007f", out);
-		else if (is_c1_control((const unsigned char *)json))
-			fprintf(out, "\\u%04x", *(const unsigned char *)++json);
+	for (size_t bytes; *json; json += bytes) {
+		const unsigned char *at = (const unsigned char *)json;
+		uint32_t code;
+
+		bytes = character_bytes(at);
+		code = character_decode(at, bytes);
+		bytes += bytes == 0;
+		if (code > ' ' && !character_is_printable(code))
+			character_write_json(code, out);
 		else
-			fputc(*json, out);
+			fwrite(json, 1, bytes, out);
 	}
 }

@@ -19,6 +19,7 @@
 #include "common/clock.h"
 #include "common/mounts.h"
 #include "common/runtime_dir.h"
+#include "common/utf8.h"
 
 /* The daemon of a new mount binds its socket within milliseconds of its first answer. */
 #define SOCKET_WAIT_NS (2 * CLOCK_SECOND)
@@ -76,16 +77,6 @@ static int mount_fail_ended(void)
 	return client_fail(ENOTCONN, "the daemon of this mount has ended");
 }
 
-/* The text goes to a terminal, which a mount must not control: no control characters, of one or two
- * bytes. */
-static bool text_is_printable(const char *text)
-{
-	for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-		if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
-			return false;
-	return true;
-}
-
 static int mount_fail_unshared(const char *why)
 {
 	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s", why);
@@ -134,7 +125,8 @@ static int socket_find(int fd, struct gpumem_socket *where)
 	if (rc < 0)
 		return file_fail(-rc);
 	where->text[sizeof(where->text) - 1] = '\0';
-	if (!text_is_printable(where->text))
+	/* The text goes to a terminal, which a mount must not control. */
+	if (!utf8_is_printable(where->text))
 		return client_fail(EPROTO, "invalid answer of the daemon: unprintable text");
 	return where->where == GPUMEM_SOCKET_NOWHERE || where->where == GPUMEM_SOCKET_NOT_YET
 		   ? mount_fail_unshared(where->text)

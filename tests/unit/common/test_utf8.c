@@ -60,6 +60,53 @@ START_TEST(further_characters)
 }
 END_TEST
 
+/* A name that shows as another: "a<right-to-left override>gpj.exe" looks like "aexe.jpg". */
+static const struct {
+	const char *text, *escaped, *json;
+} disguises[] = {
+    {"a\u202egpj.exe", "a\\342\\200\\256gpj.exe", "a\\u202egpj.exe"},
+    {"\u202a\u202b\u202c\u202d", "\\342\\200\\252\\342\\200\\253\\342\\200\\254\\342\\200\\255",
+     "\\u202a\\u202b\\u202c\\u202d"},
+    {"\u2066\u2069", "\\342\\201\\246\\342\\201\\251", "\\u2066\\u2069"},
+    {"\u061c", "\\330\\234", "\\u061c"},
+    {"\u200e\u200f", "\\342\\200\\216\\342\\200\\217", "\\u200e\\u200f"},
+    {"a\u200bb\u2060", "a\\342\\200\\213b\\342\\201\\240", "a\\u200bb\\u2060"},
+    {"\u2028\u2029", "\\342\\200\\250\\342\\200\\251", "\\u2028\\u2029"},
+    {"\ufeff\u3164", "\\357\\273\\277\\343\\205\\244", "\\ufeff\\u3164"},
+    {"\U000e0041", "\\363\\240\\201\\201", "\\udb40\\udc41"},
+};
+
+START_TEST(names_in_disguise)
+{
+	char escaped[128], *json = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&json, &bytes);
+
+	ck_assert(!utf8_is_printable(disguises[_i].text));
+	utf8_escape(disguises[_i].text, "", escaped, sizeof(escaped));
+	ck_assert_str_eq(escaped, disguises[_i].escaped);
+	ck_assert(utf8_is_printable(escaped));
+	utf8_write_json(disguises[_i].text, out);
+	fclose(out);
+	ck_assert_str_eq(json, disguises[_i].json);
+	free(json);
+}
+END_TEST
+
+START_TEST(names_in_any_language)
+{
+	static const char names[] =
+	    "Gr\u00fc\u00dfe \u0645\u0644\u0641 \u05d3\u05d2\u05dd "
+	    "\u0939\u093f\u0928\u094d\u0926\u0940 "
+	    "\ud55c\uae00 \u65e5\u672c\u8a9e e\u0301 \u2764\ufe0f\U0001f600";
+	char escaped[sizeof(names) * 4];
+
+	ck_assert(utf8_is_printable(names));
+	utf8_escape(names, "", escaped, sizeof(escaped));
+	ck_assert_str_eq(escaped, names);
+}
+END_TEST
+
 START_TEST(json_for_a_terminal)
 {
 	char *text = NULL;
@@ -81,6 +128,8 @@ int main(void)
 	tcase_add_test(tests, pairs_of_bytes);
 	tcase_add_test(tests, cut_between_characters);
 	tcase_add_test(tests, further_characters);
+	tcase_add_loop_test(tests, names_in_disguise, 0, sizeof(disguises) / sizeof(disguises[0]));
+	tcase_add_test(tests, names_in_any_language);
 	tcase_add_test(tests, json_for_a_terminal);
 	return unit_main(suite);
 }
