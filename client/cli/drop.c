@@ -115,8 +115,8 @@ static int options_parse(struct cli_args *args, enum what *what, int *json)
 
 static void leases_print(const char *word)
 {
-	printf("%s: ended %lu lease%s\n", word, (unsigned long)totals.leases,
-	       totals.leases == 1 ? "" : "s");
+	output_line(stdout, "%s: ended %lu lease%s", word, (unsigned long)totals.leases,
+		    totals.leases == 1 ? "" : "s");
 }
 
 static int drop_run(struct cli_args *args)
