@@ -13,6 +13,7 @@
 
 #include "client/core/error.h"
 #include "common/cleanup.h"
+#include "common/utf8.h"
 
 /* As deep as the reference implementation goes: jansson recurses on the stack of the calling
  * thread, which may be small. */
@@ -41,17 +42,16 @@ struct shown {
 /* Text of the file for a message: in quotes, in one line, of limited length. */
 static struct shown text_show(const char *text, size_t bytes)
 {
-	struct shown shown;
+	char part[SHOWN_BYTES + 1] = "";
+	struct shown shown = {"'"};
 	size_t n = bytes <= SHOWN_BYTES ? bytes : SHOWN_BYTES;
-	char *to = shown.text;
 
 	/* The text is not cut in the middle of a character. */
 	while (n < bytes && n && ((unsigned char)text[n] & 0xc0) == 0x80)
 		n--;
-	*to++ = '\'';
-	for (size_t i = 0; i < n; i++)
-		*to++ = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
-	strcpy(to, n < bytes ? "...'" : "'");
+	memcpy(part, text, n);
+	const char *rest = utf8_escape(part, "", shown.text + 1, SHOWN_BYTES + 1);
+	strcat(shown.text, *rest || n < bytes ? "...'" : "'");
 	return shown;
 }
 

@@ -32,9 +32,9 @@ def _build_fake() -> str:
         raise unittest.SkipTest("no C compiler here")
     client = ROOT / "client"
     sources = [Path(__file__).with_name("fake.c"), *(client / "lib").glob("safetensors*.c"),
-               ROOT / "common/io.c",
-               *(client / f"{name}.c" for name in ("lib/align", "lib/replace", "core/beneath",
-                                                            "core/beneath_find", "core/error", "core/process"))]
+               ROOT / "common/io.c", ROOT / "common/utf8.c",
+               *(client / f"{name}.c" for name in ("lib/align", "lib/replace", "core/beneath", "core/beneath_find",
+                                                   "core/error", "core/process"))]
     subprocess.run([*compiler.split(), "-shared", "-fPIC", "-O1", "-Wall", "-D_GNU_SOURCE", "-I", ROOT, "-o", library,
                     *sources, "-ljansson", "-lpthread"], check=True)
     return str(library)

@@ -196,7 +196,7 @@ static const struct {
     {"{\"t\":" T ",\"t\":" T "}", "'t' is there twice", 10},
     {"{\"\\\\\\\"" LONG "\":1,\"\\\\\\\"" LONG "\":1}", "'\\\\\\\"" LONG, 10},
     {TENSOR("\"dtype\":\"U8\",\"dtype\":\"U8\""), "'dtype' is there twice", 0},
-    {"{\"a\\nb\":1}", "'a?b': its entry is not an object", 0},
+    {"{\"a\\nb\":1}", "'a\\012b': its entry is not an object", 0},
     {"{\"__metadata__\":{\"a\":1}}", "__metadata__ is not an object of strings", 0},
     {"{\"__metadata__\":[]}", "__metadata__ is not an object of strings", 0},
     {TENSOR("\"dtype\":\"U8\",\"shape\":[1]"), "'t': no data_offsets", 1},
