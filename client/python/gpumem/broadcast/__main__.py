@@ -69,7 +69,8 @@ def _run(args: argparse.Namespace, engine: Engine) -> Any:
 
 
 def _fail(text: str, status: int) -> int:
-    print(f"gpumem.broadcast: {text}", file=sys.stderr, flush=True)
+    # Names of files may have characters that a terminal obeys.
+    print(f"gpumem.broadcast: {text if text.isprintable() else ascii(text)}", file=sys.stderr, flush=True)
     return status
 
 
