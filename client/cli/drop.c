@@ -138,13 +138,14 @@ static int drop_run(struct cli_args *args)
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
 	if (json && what == WHAT_LEASES)
-		status = output_json(json_pack("{s:s, s:I, s:I}", "path", place.path, "files",
-					       (json_int_t)totals.files, "leases",
-					       (json_int_t)totals.leases));
+		status = output_json(
+		    json_pack("{s:o, s:I, s:I}", "path", output_json_text(place.path), "files",
+			      (json_int_t)totals.files, "leases", (json_int_t)totals.leases));
 	else if (json)
-		status = output_json(json_pack(
-		    "{s:s, s:I, s:I, s:I}", "path", place.path, "files", (json_int_t)totals.files,
-		    "cached_bytes", (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone));
+		status = output_json(
+		    json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(place.path), "files",
+			      (json_int_t)totals.files, "cached_bytes", (json_int_t)totals.before,
+			      "dropped_bytes", (json_int_t)gone));
 	else if (what == WHAT_LEASES && totals.files)
 		leases_print(args->argv[0]);
 	else if (totals.files)

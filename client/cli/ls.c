@@ -77,19 +77,18 @@ static void entry_add_file_facts(json_t *entry, const char *path)
 /* The memory of a directory is that of all files below. */
 static void entry_add(struct listing *listing, const char *path, const char *shown)
 {
-	AUTO_FREE char *name = output_escape(shown);
 	struct stat st;
 	char mode[10];
 
-	if (!name || lstat(path, &st) < 0) {
-		listing->status = cli_fail(shown, name ? errno : ENOMEM);
+	if (lstat(path, &st) < 0) {
+		listing->status = cli_fail(shown, errno);
 		return;
 	}
 	uint64_t memory = S_ISDIR(st.st_mode) ? facts_attribute_number(path, "rbytes")
 					      : (uint64_t)st.st_blocks * 512;
 	json_t *entry =
-	    json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", name, "type",
-		      mode_type(st.st_mode), "mode", mode_text(st.st_mode, mode), "uid",
+	    json_pack("{s:o, s:s, s:s, s:I, s:I, s:I, s:I}", "name", output_json_text(shown),
+		      "type", mode_type(st.st_mode), "mode", mode_text(st.st_mode, mode), "uid",
 		      (json_int_t)st.st_uid, "size", (json_int_t)st.st_size, "memory_bytes",
 		      (json_int_t)memory, "modified", (json_int_t)st.st_mtim.tv_sec);
 

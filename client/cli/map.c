@@ -119,11 +119,11 @@ static int map_run(struct cli_args *args)
 	status = facts_read(place.path, &facts);
 	if (status == CLI_OK && json)
 		status = output_json(json_pack(
-		    "{s:s, s:I, s:I, s:s#, s:I, s:I, s:o}", "path", place.path, "size",
-		    (json_int_t)facts.size, "memory_bytes", (json_int_t)layout_bytes(&facts.layout),
-		    "resident", facts.resident, (int)strcspn(facts.resident, ":"), "mapped_bytes",
-		    (json_int_t)facts.mapped, "leases", (json_int_t)facts.leases, "extents",
-		    layout_json(&facts.layout)));
+		    "{s:o, s:I, s:I, s:s#, s:I, s:I, s:o}", "path", output_json_text(place.path),
+		    "size", (json_int_t)facts.size, "memory_bytes",
+		    (json_int_t)layout_bytes(&facts.layout), "resident", facts.resident,
+		    (int)strcspn(facts.resident, ":"), "mapped_bytes", (json_int_t)facts.mapped,
+		    "leases", (json_int_t)facts.leases, "extents", layout_json(&facts.layout)));
 	else if (status == CLI_OK)
 		facts_show(args->argv[0], &facts);
 	free(facts.resident);

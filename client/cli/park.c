@@ -41,10 +41,10 @@ static void row_add(struct parking *parking, pid_t pid, uint32_t files,
 		    const struct outcome *outcome)
 {
 	AUTO_FREE char *command = facts_command(pid);
-	AUTO_FREE char *words = command ? output_escape(command) : NULL;
-	json_t *row = json_pack("{s:I, s:s, s:I, s:s, s:s, s:s}", "pid", (json_int_t)pid, "command",
-				words ? words : "?", "files", (json_int_t)files, "state",
-				outcome->state, "result", outcome->text, "mount", parking->where);
+	json_t *row = json_pack("{s:I, s:o, s:I, s:s, s:s, s:o}", "pid", (json_int_t)pid, "command",
+				output_json_text(command ? command : "?"), "files",
+				(json_int_t)files, "state", outcome->state, "result", outcome->text,
+				"mount", output_json_text(parking->where));
 
 	if (row)
 		json_array_append_new(parking->all, row);
@@ -75,12 +75,13 @@ static void answer_add(struct parking *parking, const struct park_answer *answer
 
 static bool row_is_there(const struct parking *parking, pid_t pid)
 {
+	AUTO_FREE char *mount = output_escape(parking->where);
 	const json_t *row;
 	size_t i;
 
 	json_array_foreach (parking->all, i, row)
-		if ((pid_t)facts_number(row, "pid") == pid &&
-		    strcmp(json_string_value(json_object_get(row, "mount")), parking->where) == 0)
+		if ((pid_t)facts_number(row, "pid") == pid && mount &&
+		    strcmp(json_string_value(json_object_get(row, "mount")), mount) == 0)
 			return true;
 	return false;
 }

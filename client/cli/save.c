@@ -49,9 +49,10 @@ static int mount_save(const char *path, json_t *all, enum lacking lacking)
 	}
 	if (error)
 		return cli_fail(path, -error);
-	json_array_append_new(
-	    all, json_pack("{s:s, s:I, s:I, s:I}", "path", path, "files", (json_int_t)saved.files,
-			   "bytes", (json_int_t)saved.bytes, "failed", (json_int_t)saved.failed));
+	json_array_append_new(all, json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(path),
+					     "files", (json_int_t)saved.files, "bytes",
+					     (json_int_t)saved.bytes, "failed",
+					     (json_int_t)saved.failed));
 	return saved.failed ? save_fail(path, &saved) : CLI_OK;
 }
 

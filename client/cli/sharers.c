@@ -28,17 +28,16 @@ static void sharer_add(void *context, const struct sharer *sharer)
 
 	if (!facts_is_below(sharer->path, sharers->inside) || !command)
 		return;
-	AUTO_FREE char *escaped = output_escape(sharer->path), *words = output_escape(command);
 	const char *between = *sharer->path == '/' ? "" : ": ";
 
-	if (!escaped || !words || asprintf(&path, "%s%s%s", sharers->where, between, escaped) < 0)
+	if (asprintf(&path, "%s%s%s", sharers->where, between, sharer->path) < 0)
 		return;
 	const struct passwd *user = getpwuid(sharer->uid);
-	json_t *one =
-	    json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:s, s:I}", "path", path, "pid",
-		      (json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access",
-		      sharer->access, "command", words, "bytes", (json_int_t)sharer->bytes, "user",
-		      user ? user->pw_name : "", "since", (json_int_t)sharer->since);
+	json_t *one = json_pack(
+	    "{s:o, s:I, s:I, s:s, s:o, s:I, s:o, s:I}", "path", output_json_text(path), "pid",
+	    (json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access", sharer->access,
+	    "command", output_json_text(command), "bytes", (json_int_t)sharer->bytes, "user",
+	    output_json_text(user ? user->pw_name : ""), "since", (json_int_t)sharer->since);
 
 	if (one)
 		json_array_append_new(sharers->all, one);

@@ -95,7 +95,7 @@ static void facts_set_line(json_t *object, const char *key, const char *text, co
 {
 	AUTO_FREE char *line = text ? facts_line(text, name) : NULL;
 
-	json_object_set_new(object, key, json_string(line ? line : "?"));
+	json_object_set_new(object, key, output_json_text(line ? line : "?"));
 }
 
 /* "backend cuda 580.159.04" has the driver's version. For the host backend there is a remark in
@@ -106,13 +106,14 @@ static void facts_set_driver(json_t *object, const char *version)
 	const char *blank = line ? strchr(line, ' ') : NULL;
 
 	if (blank && blank[1] != '(')
-		json_object_set_new(object, "driver", json_string(blank + 1));
+		json_object_set_new(object, "driver", output_json_text(blank + 1));
 }
 
 /* The facts of a mount: an object, which has "error" and "message" if the mount does not answer. */
 static json_t *mount_facts(const struct mount_at *mount, int *error)
 {
-	json_t *facts = json_pack("{s:s}", "mount", mount->where), *gpus = json_array(), *volume;
+	json_t *facts = json_pack("{s:o}", "mount", output_json_text(mount->where)),
+	       *gpus = json_array(), *volume;
 	AUTO_FREE char *version = NULL, *params = NULL;
 	json_t *stats = NULL;
 	size_t i;

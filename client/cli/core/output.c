@@ -159,6 +159,13 @@ char *output_escape(const char *text)
 	return output_shown(text, "\\");
 }
 
+json_t *output_json_text(const char *text)
+{
+	AUTO_FREE char *escaped = output_escape(text);
+
+	return escaped ? json_string(escaped) : NULL;
+}
+
 void output_vtext(FILE *out, const char *format, va_list args)
 {
 	AUTO_FREE char *text = NULL, *shown = NULL;

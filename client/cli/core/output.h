@@ -40,6 +40,8 @@ unsigned output_width(const char *text);
  * characters of also; with "\\" octal_unescape restores the name. Allocated; NULL: no memory. */
 char *output_shown(const char *text, const char *also);
 char *output_escape(const char *text);
+/* A text from outside for JSON, which is UTF-8: output_escape as a string. NULL: no memory. */
+json_t *output_json_text(const char *text);
 /* As fprintf, with the formatted text made printable. output_line adds "
  *
  * ". Colours are written between such calls. */

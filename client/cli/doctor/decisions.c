@@ -42,11 +42,12 @@ static void decision_add(json_t *decisions, const char *where, const char *param
 	const char *beside = reason_split(value);
 
 	why = facts_line(params, name_of_why);
-	json_array_append_new(decisions, json_pack("{s:s, s:s, s:s, s:s}", "mount", where, "name",
-						   name, "value", value, "why",
-						   beside ? beside
-						   : why  ? why
-							  : ""));
+	json_array_append_new(decisions,
+			      json_pack("{s:o, s:s, s:o, s:o}", "mount", output_json_text(where),
+					"name", name, "value", output_json_text(value), "why",
+					output_json_text(beside ? beside
+							 : why	? why
+								: "")));
 }
 
 void doctor_decisions(struct doctor *doctor, const char *where, const char *params,

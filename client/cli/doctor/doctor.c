@@ -27,11 +27,12 @@ void doctor_find(struct doctor *doctor, enum doctor_level level, const char *abo
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
 	va_end(args);
-	json_t *finding = json_pack("{s:s, s:s, s:s}", "level", levels[level], "about", about,
-				    "finding", text ? text : "");
+	json_t *finding =
+	    json_pack("{s:s, s:o, s:o}", "level", levels[level], "about", output_json_text(about),
+		      "finding", output_json_text(text ? text : ""));
 
 	if (lift)
-		json_object_set_new(finding, "lift", json_string(lift));
+		json_object_set_new(finding, "lift", output_json_text(lift));
 	json_array_append_new(doctor->findings, finding);
 	if (level > doctor->worst)
 		doctor->worst = level;

@@ -86,27 +86,23 @@ static json_t *sharers_json(const struct top *top)
 
 	for (unsigned i = 0; i < top->n_sharers; i++) {
 		const struct top_sharer *one = &top->sharers[i];
-		char *path = output_escape(one->sharer.path);
-		char *command = output_escape(one->command);
-
-		if (path && command)
-			json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:s, s:s}", "pid",
-							     (json_int_t)one->sharer.pid, "uid",
-							     (json_int_t)one->sharer.uid, "bytes",
-							     (json_int_t)one->sharer.bytes, "path",
-							     path, "command", command));
-		free(path);
-		free(command);
+		json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:o, s:o}", "pid",
+						     (json_int_t)one->sharer.pid, "uid",
+						     (json_int_t)one->sharer.uid, "bytes",
+						     (json_int_t)one->sharer.bytes, "path",
+						     output_json_text(one->sharer.path), "command",
+						     output_json_text(one->command)));
 	}
 	return all;
 }
 
 json_t *top_json(const struct top *top)
 {
-	return json_pack("{s:s, s:o, s:f, s:f, s:o, s:o, s:o}", "mount", top->where,
-			 "bytes_per_second", bytes_json(&top->rate), "requests_per_second",
-			 top->request_rate, "errors_per_second", top->error_rate, "gpus",
-			 gpus_json(top), "files", files_json(top), "sharers", sharers_json(top));
+	return json_pack("{s:o, s:o, s:f, s:f, s:o, s:o, s:o}", "mount",
+			 output_json_text(top->where), "bytes_per_second", bytes_json(&top->rate),
+			 "requests_per_second", top->request_rate, "errors_per_second",
+			 top->error_rate, "gpus", gpus_json(top), "files", files_json(top),
+			 "sharers", sharers_json(top));
 }
 
 static void line_put(void *context, const char *text, bool strong)

@@ -41,8 +41,8 @@ static json_t *report_json(const struct asked *asked, const char *path,
 			   const struct verified *found)
 {
 	json_t *all =
-	    json_pack("{s:s, s:s, s:s, s:I}", "path", path, "algorithm", hash_name(asked->kind),
-		      "sum", found->sum, "bytes", (json_int_t)found->bytes);
+	    json_pack("{s:o, s:s, s:s, s:I}", "path", output_json_text(path), "algorithm",
+		      hash_name(asked->kind), "sum", found->sum, "bytes", (json_int_t)found->bytes);
 
 	if (all && asked->wanted)
 		json_object_set_new(all, "matches",

@@ -116,7 +116,11 @@ START_TEST(names_cannot_harm_a_terminal)
 {
 	char *escaped = output_escape(names[_i].text);
 
+	json_t *json = output_json_text(names[_i].text);
+
 	ck_assert_str_eq(escaped, names[_i].escaped);
+	ck_assert_str_eq(json_string_value(json), names[_i].escaped);
+	json_decref(json);
 	ck_assert_str_eq(octal_unescape(escaped), names[_i].text);
 	free(escaped);
 }
