@@ -101,17 +101,6 @@ const char *utf8_escape(const char *text, const char *also, char *to, size_t roo
 	return text;
 }
 
-void utf8_clean(char *text)
-{
-	while (*text) {
-		size_t length = character_bytes((const unsigned char *)text);
-
-		if (!length)
-			*text = '?';
-		text += length ? length : 1;
-	}
-}
-
 static void character_write_json(uint32_t code, FILE *out)
 {
 	if (code > 0xffff)

@@ -20,9 +20,6 @@ const char *utf8_escape(const char *text, const char *also, char *to, size_t roo
 /* Whether the text is UTF-8 without unprintable characters. */
 bool utf8_is_printable(const char *text);
 
-/* Replaces the bytes outside well-formed characters by '?'. */
-void utf8_clean(char *text);
-
 /* Writes JSON with unprintable characters from U+007F on as \uxxxx, which JSON does not require.
  * Strings alone have such characters, so the meaning stays. */
 void utf8_write_json(const char *json, FILE *out);

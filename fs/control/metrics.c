@@ -36,7 +36,7 @@ struct sample {
 /* Every line has the mount as a label, because a machine may have several mounts. */
 struct page {
 	FILE *out;
-	char mount[PATH_MAX];
+	char mount[UTF8_ESCAPED_BYTES(PATH_MAX)];
 };
 
 static void write_head(FILE *out, const char *name, const char *type, const char *help)
@@ -357,8 +357,7 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 
 	(void)uid;
 	stats_sum(&fs->stats, &totals);
-	snprintf(page.mount, sizeof(page.mount), "%s", fs->options.mountpoint);
-	utf8_clean(page.mount);
+	utf8_escape(fs->options.mountpoint, "\\", page.mount, sizeof(page.mount));
 	samples_take(fs, &totals, samples);
 	write_build_info(fs, &page);
 	write_transport_info(fs, &page);

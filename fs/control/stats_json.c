@@ -126,13 +126,13 @@ static json_t *volume_json(struct fs *fs, struct volume *volume,
 /* null where the viewer may not see the path. */
 static json_t *path_json(struct control_list *list, struct inode *inode)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], escaped[UTF8_ESCAPED_BYTES(PATH_MAX)];
 
 	if (!viewer_sees_file(&list->viewer, inode))
 		return json_null();
 	viewer_path(list->fs, &list->viewer, inode, path);
-	utf8_clean(path);
-	return json_string(path);
+	utf8_escape(path, "\\", escaped, sizeof(escaped));
+	return json_string(escaped);
 }
 
 static void write_lease(struct control_list *list, FILE *out, const struct lease_entry *lease)

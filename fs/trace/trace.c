@@ -56,7 +56,6 @@ void trace_path(struct trace_event *event, const char *path)
 		cut = CUT;
 	}
 	snprintf(event->path, sizeof(event->path), "%s%s", cut, path);
-	utf8_clean(event->path);
 }
 
 void trace_add(struct trace *trace, const struct trace_event *event)
@@ -85,12 +84,20 @@ static json_t *volume_json(const struct trace_event *event, int64_t began)
 			 "ph", "C", "ts", trace_us(event->at - began), "args", args);
 }
 
+static json_t *text_json(const char *text)
+{
+	char escaped[UTF8_ESCAPED_BYTES(TRACE_PATH_BYTES)];
+
+	utf8_escape(text, "\\", escaped, sizeof(escaped));
+	return json_string(escaped);
+}
+
 static json_t *memory_json(const struct trace_event *event, int64_t began)
 {
 	bool lasts = event->lasted >= 0;
-	json_t *args =
-	    json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)event->bytes, "inode",
-		      (json_int_t)event->ino, "uid", (json_int_t)event->uid, "path", event->path);
+	json_t *args = json_pack("{s:I, s:I, s:I, s:o}", "bytes", (json_int_t)event->bytes, "inode",
+				 (json_int_t)event->ino, "uid", (json_int_t)event->uid, "path",
+				 text_json(event->path));
 
 	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
 		if (event->in[place])
@@ -124,10 +131,9 @@ static int title_write(FILE *out, const char *title)
 	char name[TRACE_PATH_BYTES];
 
 	snprintf(name, sizeof(name), "gpumemfs %s", title);
-	utf8_clean(name);
 	return json_write(out, "\n",
-			  json_pack("{s:s, s:s, s:i, s:{s:s}}", "name", "process_name", "ph", "M",
-				    "pid", 1, "args", "name", name));
+			  json_pack("{s:s, s:s, s:i, s:{s:o}}", "name", "process_name", "ph", "M",
+				    "pid", 1, "args", "name", text_json(name)));
 }
 
 int trace_write(struct trace *trace, const char *title, FILE *out)

@@ -13,6 +13,7 @@
 
 #include "client/cli/core/output.h"
 #include "common/cleanup.h"
+#include "common/mounts.h"
 #include "common/number.h"
 
 /* More than a daemon writes about all of its leases: the text of a lying mount could be endless. */
@@ -163,6 +164,8 @@ int facts_sharers(const char *where, void (*each)(void *context, const struct sh
 	json_array_foreach (leases, i, one) {
 		char hidden[sizeof("inode 18446744073709551615")];
 		const char *access = json_string_value(json_object_get(one, "access"));
+		const char *path = json_string_value(json_object_get(one, "path"));
+		AUTO_FREE char *unescaped = path ? strdup(path) : NULL;
 		struct sharer sharer = {
 		    .bytes = facts_number(one, "bytes"),
 		    .access = access_known(access ? access : ""),
@@ -170,9 +173,11 @@ int facts_sharers(const char *where, void (*each)(void *context, const struct sh
 		    .pid = (pid_t)facts_number(one, "pid"),
 		    .since = (int64_t)facts_number(one, "since"),
 		    .inode = facts_number(one, "inode"),
-		    .path = json_string_value(json_object_get(one, "path")),
+		    .path = unescaped,
 		};
 
+		if (unescaped)
+			octal_unescape(unescaped);
 		if (!sharer.path) {
 			snprintf(hidden, sizeof(hidden), "inode %" PRIu64, sharer.inode);
 			sharer.path = hidden;
@@ -187,11 +192,9 @@ bool facts_is_below(const char *path, const char *inside)
 {
 	if (strcmp(inside, "/") == 0)
 		return true;
-	/* JSON has a ? in the place of a byte that is not UTF-8. */
-	for (; *inside; path++, inside++)
-		if (*path != *inside && !(*path == '?' && (unsigned char)*inside >= 0x80))
-			return false;
-	return !*path || *path == '/';
+	size_t length = strlen(inside);
+
+	return strncmp(path, inside, length) == 0 && (!path[length] || path[length] == '/');
 }
 
 char *facts_command(pid_t pid)

@@ -140,7 +140,7 @@ static void busy_take(struct top *top, const json_t *busy)
 			break;
 		struct top_file *file = &top->files[top->n_files];
 
-		*file = (struct top_file){.path = output_escape(path + (*path == '/')),
+		*file = (struct top_file){.path = strdup(path + (*path == '/')),
 					  .recent = facts_number(one, "recent_bytes")};
 		if (file->path && file->recent)
 			top->n_files++;

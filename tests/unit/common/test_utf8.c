@@ -30,6 +30,29 @@ START_TEST(pairs_of_bytes)
 }
 END_TEST
 
+static const struct {
+	const char *text, *escaped;
+} malformed[] = {
+    {"\x80", "\\200"},
+    {"\xc0\xaf", "\\300\\257"},			  /* overlong */
+    {"\xe0\x80\xaf", "\\340\\200\\257"},	  /* overlong */
+    {"\xed\xa0\x80", "\\355\\240\\200"},	  /* a surrogate */
+    {"\xf4\x90\x80\x80", "\\364\\220\\200\\200"}, /* beyond U+10FFFF */
+    {"\xe2\x82", "\\342\\202"},			  /* cut off */
+    {"\xf0\x9f\x98 x", "\\360\\237\\230 x"},	  /* cut off */
+    {"\xc3\xc3\xb6", "\\303\xc3\xb6"},
+};
+
+START_TEST(malformed_characters)
+{
+	char escaped[32];
+
+	ck_assert(!utf8_is_printable(malformed[_i].text));
+	utf8_escape(malformed[_i].text, "", escaped, sizeof(escaped));
+	ck_assert_str_eq(escaped, malformed[_i].escaped);
+}
+END_TEST
+
 START_TEST(cut_between_characters)
 {
 	static const struct {
@@ -126,6 +149,8 @@ int main(void)
 	Suite *suite = unit_suite("utf8", &tests, 60);
 
 	tcase_add_test(tests, pairs_of_bytes);
+	tcase_add_loop_test(tests, malformed_characters, 0,
+			    sizeof(malformed) / sizeof(malformed[0]));
 	tcase_add_test(tests, cut_between_characters);
 	tcase_add_test(tests, further_characters);
 	tcase_add_loop_test(tests, names_in_disguise, 0, sizeof(disguises) / sizeof(disguises[0]));
