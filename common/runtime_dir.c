@@ -18,8 +18,10 @@
 
 #include "common/cleanup.h"
 
-#define LEAF	"gpumemfs"
-#define BACKLOG 1024
+#define LEAF	  "gpumemfs"
+#define TMP	  "/tmp"
+#define TMP_START LEAF "-"
+#define BACKLOG	  1024
 /* The name of a socket before listening; the names of mounts begin differently. */
 #define NEW_PREFIX "new-"
 
@@ -35,6 +37,33 @@ static const char *xdg_runtime_dir(uid_t owner)
 	return path && *path == '/' ? path : NULL;
 }
 
+/* The n-th directory of the user in /tmp. Other users can make directories of such names there, but
+ * none that this user owns. */
+static bool tmp_dir_find(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
+{
+	char start[32], reason[RUNTIME_REASON_MAX];
+	size_t length = (size_t)snprintf(start, sizeof(start), TMP_START "%u", owner);
+	DIR *tmp = opendir(TMP);
+	struct dirent *entry;
+	bool found = false;
+
+	while (tmp && !found && (entry = readdir(tmp))) {
+		const char *rest = entry->d_name + length;
+
+		if (strncmp(entry->d_name, start, length) != 0 || (*rest && *rest != '-'))
+			continue;
+		snprintf(path, RUNTIME_PATH_MAX, TMP "/%s", entry->d_name);
+		int fd = runtime_dir_open(path, owner, reason);
+
+		found = fd >= 0 && n-- == 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (tmp)
+		closedir(tmp);
+	return found;
+}
+
 bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 {
 	const char *session = xdg_runtime_dir(owner);
@@ -46,10 +75,8 @@ bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 		length = snprintf(path, RUNTIME_PATH_MAX, "/run/user/%u/" LEAF, owner);
 	else if (n == 0)
 		length = snprintf(path, RUNTIME_PATH_MAX, "/run/" LEAF);
-	else if (n == 1)
-		length = snprintf(path, RUNTIME_PATH_MAX, "/tmp/" LEAF "-%u", owner);
 	else
-		return false;
+		return tmp_dir_find(owner, n - 1, path);
 	/* An empty path, which the kernel never finds. */
 	if (length >= RUNTIME_PATH_MAX)
 		*path = '\0';
@@ -100,29 +127,35 @@ int runtime_dir_open(const char *path, uid_t owner, char reason[RUNTIME_REASON_M
 	return error;
 }
 
-/* The first directory that exists or can be made. The reason is about an untrusted directory rather
- * than about a missing directory. */
+/* Makes a directory in /tmp. The name is random, because another user could take any name that is
+ * known beforehand. The next daemon finds the directory by its owner. */
+static int tmp_dir_make(char reason[RUNTIME_REASON_MAX])
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), TMP "/" TMP_START "%u-XXXXXX", geteuid());
+	if (mkdtemp(path))
+		return runtime_dir_open(path, geteuid(), reason);
+	int error = -errno;
+
+	snprintf(reason, RUNTIME_REASON_MAX, "%s: %s", path, strerror(-error));
+	return error;
+}
+
+/* The first directory that exists or can be made. */
 static int dir_make(char reason[RUNTIME_REASON_MAX])
 {
-	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX];
-	int result = -ENOENT;
+	char path[RUNTIME_PATH_MAX];
 
-	snprintf(reason, RUNTIME_REASON_MAX, "there is no directory for the socket");
 	for (unsigned n = 0; runtime_dir_path(geteuid(), n, path); n++) {
 		/* 0700 with any umask. */
-		int made = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
-		int fd = runtime_dir_open(path, geteuid(), why);
+		mkdir(path, 0700);
+		int fd = runtime_dir_open(path, geteuid(), reason);
 
 		if (fd >= 0)
 			return fd;
-		if (fd == -ENOENT && made)
-			snprintf(why, sizeof(why), "%s: %s", path, strerror(-made));
-		if (result != -EPERM) {
-			memcpy(reason, why, RUNTIME_REASON_MAX);
-			result = fd == -ENOENT && made ? made : fd;
-		}
 	}
-	return result;
+	return tmp_dir_make(reason);
 }
 
 /* A path may be longer than a socket's address; through /proc/self/fd it is short. */

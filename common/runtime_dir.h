@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Sockets in a directory that a single user can write: /run/gpumemfs for root, else
- * $XDG_RUNTIME_DIR/gpumemfs, /run/user/UID/gpumemfs or /tmp/gpumemfs-UID. So a socket found there
- * was made by the user, and other users cannot take the name first. */
+ * $XDG_RUNTIME_DIR/gpumemfs, /run/user/UID/gpumemfs or, with a random name,
+ * /tmp/gpumemfs-UID-XXXXXX. So a socket found there was made by the user, and other users cannot
+ * take the name first. */
 #ifndef COMMON_RUNTIME_DIR_H
 #define COMMON_RUNTIME_DIR_H
 
@@ -15,7 +16,8 @@ struct ucred;
 #define RUNTIME_NAME_MAX   40
 #define RUNTIME_REASON_MAX (RUNTIME_PATH_MAX + 200)
 
-/* The n-th directory that may have a user's sockets; false past the last. */
+/* The n-th directory that may have a user's sockets; false past the last. Those in /tmp are the
+ * directories that exist, belong to the user, and are writable for no other user. */
 bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX]);
 
 /* Opens the directory: a descriptor (the caller's), -ENOENT: no such directory, or another -errno

@@ -169,8 +169,8 @@ void upgrade_follow_mount(struct keeper *keeper)
 	keeper->device = device;
 	error = runtime_socket_open(&keeper->address, UPGRADE_KIND, device, reason);
 	if (error)
-		log_warn("%s: no upgrade will be possible: %s%s", keeper->options->mountpoint,
-			 reason, error == -EPERM ? ": remove it, and mount again" : "");
+		log_warn("%s: no upgrade will be possible: %s", keeper->options->mountpoint,
+			 reason);
 }
 
 /* The program will run as the keeper's user, so only this user and root may choose the program. */

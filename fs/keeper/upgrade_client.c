@@ -91,7 +91,7 @@ static int keeper_connect(const char *mountpoint, const struct mountinfo *mount)
 			  result == -EPERM ? ": it is not trusted" : "");
 	else
 		log_error("%s: not upgraded: it has no keeper's socket in /run/gpumemfs, "
-			  "/tmp/gpumemfs-UID or, of a user, $XDG_RUNTIME_DIR/gpumemfs. Only a "
+			  "/tmp/gpumemfs-UID-* or, of a user, $XDG_RUNTIME_DIR/gpumemfs. Only a "
 			  "mount with recovery=transparent or recovery=remount has a keeper",
 			  mountpoint);
 	return result;

@@ -91,8 +91,8 @@ fuse_for_all() {
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
 }
 
-# ordinary_user: fuse_for_all for $user, a user of this test alone: as_owner. $own is the folder of the sockets on which
-# the daemons of a user without a login session meet their clients.
+# ordinary_user: fuse_for_all for $user, a user of this test alone: as_owner. The daemons of a user without a login session
+# meet their clients in the folder own_dir. $own is its name without the random part.
 ordinary_user() {
 	[ -n "${FUSE_FOR_ALL:-}" ] || FUSE_FOR_ALL=1 exec unshare -m "$0"
 	fuse_for_all
@@ -104,6 +104,14 @@ ordinary_user() {
 	MNT=$WORK/dir
 	mkdir -p "$MNT"
 	chown "$user" "$MNT"
+}
+
+own_dir() {
+	find /tmp -maxdepth 1 -type d -name "gpumemfs-$user-*" -user "$user" -perm 700
+}
+
+own_remove() {
+	[ -z "${own:-}" ] || rm -rf "$own" "$own"-*
 }
 
 as_owner() {

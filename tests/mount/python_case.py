@@ -45,7 +45,7 @@ def keeper_socket(mount):
     """The socket of the keeper of root's mount, for upgrades."""
     device = os.stat(mount).st_dev
     name = f"keeper-{os.major(device)}:{os.minor(device)}"
-    return next(path for path in (Path("/run/gpumemfs") / name, Path("/tmp/gpumemfs-0") / name) if path.exists())
+    return next(path / name for path in (Path("/run/gpumemfs"), *Path("/tmp").glob("gpumemfs-0-*")) if (path / name).exists())
 
 
 def leases(path):

@@ -13,19 +13,20 @@
 
 #include "tests/unit/unit.h"
 
-#define NOBODY 65534
-
 static char session[64], own[80];
 
-/* Every test runs in its own process as an ordinary user, with its own $XDG_RUNTIME_DIR. */
+/* Every test runs in its own process as an ordinary user of its own, with its own $XDG_RUNTIME_DIR.
+ */
 static void be_ordinary(void)
 {
+	const uid_t user = 100000 + (uid_t)getpid();
+
 	snprintf(session, sizeof(session), "/tmp/test_runtime_dir.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(session));
 	if (geteuid() == 0) {
-		ck_assert_int_eq(chown(session, NOBODY, NOBODY), 0);
-		ck_assert_int_eq(setresgid(NOBODY, NOBODY, NOBODY), 0);
-		ck_assert_int_eq(setresuid(NOBODY, NOBODY, NOBODY), 0);
+		ck_assert_int_eq(chown(session, user, user), 0);
+		ck_assert_int_eq(setresgid(user, user, user), 0);
+		ck_assert_int_eq(setresuid(user, user, user), 0);
 	}
 	snprintf(own, sizeof(own), "%s/gpumemfs", session);
 	setenv("XDG_RUNTIME_DIR", session, 1);
@@ -57,21 +58,66 @@ START_TEST(places_of_a_user)
 	snprintf(wanted, sizeof(wanted), "/run/user/%u/gpumemfs", uid);
 	ck_assert(runtime_dir_path(uid, 1, path));
 	ck_assert_str_eq(path, wanted);
-	snprintf(wanted, sizeof(wanted), "/tmp/gpumemfs-%u", uid);
-	ck_assert(runtime_dir_path(uid, 2, path));
-	ck_assert_str_eq(path, wanted);
-	ck_assert(!runtime_dir_path(uid, 3, path));
+	ck_assert(!runtime_dir_path(uid, 2, path));
 	/* $XDG_RUNTIME_DIR names the directory of no other user, least of all of root. */
 	ck_assert(runtime_dir_path(0, 0, path));
 	ck_assert_str_eq(path, "/run/gpumemfs");
-	ck_assert(runtime_dir_path(0, 1, path));
-	ck_assert_str_eq(path, "/tmp/gpumemfs-0");
-	ck_assert(!runtime_dir_path(0, 2, path));
 	ck_assert(runtime_dir_path(4711, 0, path));
 	ck_assert_str_eq(path, "/run/user/4711/gpumemfs");
 	setenv("XDG_RUNTIME_DIR", "relative", 1);
 	ck_assert(runtime_dir_path(uid, 0, path));
 	ck_assert_str_ne(path, own);
+	leave();
+}
+END_TEST
+
+static void make_dir(const char *path, mode_t mode)
+{
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+/* Without a directory in /run, the name is random; directories that cannot be trusted do no harm.
+ */
+START_TEST(places_in_tmp)
+{
+	char known[80], writable[100], link[100], path[RUNTIME_PATH_MAX], text[40];
+	char reason[RUNTIME_REASON_MAX], place[RUNTIME_PATH_MAX] = "";
+	struct runtime_socket one, two;
+
+	if (geteuid() < 100000) {
+		leave(); /* run by an ordinary user, who may have such directories */
+		return;
+	}
+	unsetenv("XDG_RUNTIME_DIR");
+	ck_assert(!runtime_dir_path(geteuid(), 1, path));
+	snprintf(known, sizeof(known), "/tmp/gpumemfs-%u", geteuid());
+	snprintf(writable, sizeof(writable), "%s-open", known);
+	snprintf(link, sizeof(link), "%s-link", known);
+	make_dir(known, 0777);
+	make_dir(writable, 0770);
+	ck_assert_int_eq(symlink(session, link), 0);
+	ck_assert_int_eq(runtime_socket_open(&one, "keeper", makedev(0, 1), reason), 0);
+	snprintf(text, sizeof(text), "/proc/self/fd/%d", one.dir);
+	ck_assert_int_gt(readlink(text, place, sizeof(place) - 1), 0);
+	ck_assert_uint_eq(strlen(place), strlen(known) + strlen("-XXXXXX"));
+	ck_assert_int_eq(strncmp(place, known, strlen(known)), 0);
+
+	/* The next socket, of any process of the user, is in the same directory. */
+	ck_assert(runtime_dir_path(geteuid(), 1, path));
+	ck_assert_str_eq(path, place);
+	ck_assert(!runtime_dir_path(geteuid(), 2, path));
+	ck_assert_int_eq(runtime_socket_open(&two, "share", makedev(0, 1), reason), 0);
+	int fd = runtime_socket_connect(one.dir, two.name, geteuid());
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	runtime_socket_close(&one);
+	runtime_socket_close(&two);
+	ck_assert_int_eq(rmdir(place), 0);
+	ck_assert_int_eq(rmdir(known), 0);
+	ck_assert_int_eq(rmdir(writable), 0);
+	ck_assert_int_eq(unlink(link), 0);
 	leave();
 }
 END_TEST
@@ -174,22 +220,23 @@ START_TEST(sockets_of_dead_processes_go)
 }
 END_TEST
 
-/* Another user occupies the place: the socket goes to the next place. */
+/* The place is occupied: the socket goes to the next place. */
 START_TEST(a_place_that_cannot_be_had)
 {
-	char reason[RUNTIME_REASON_MAX];
+	char path[RUNTIME_PATH_MAX], reason[RUNTIME_REASON_MAX];
 	struct runtime_socket made;
 	struct stat st;
 	int fd = open(own, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 
 	close(fd);
-	if (runtime_socket_open(&made, "keeper", makedev(0, 2), reason) == 0) {
-		ck_assert_int_eq(fstat(made.dir, &st), 0);
-		ck_assert_uint_eq(st.st_uid, geteuid());
-		ck_assert_uint_eq(st.st_mode & 0777, 0700);
-		runtime_socket_close(&made);
-	}
+	ck_assert_int_eq(runtime_socket_open(&made, "keeper", makedev(0, 2), reason), 0);
+	ck_assert_int_eq(fstat(made.dir, &st), 0);
+	ck_assert_uint_eq(st.st_uid, geteuid());
+	ck_assert_uint_eq(st.st_mode & 0777, 0700);
+	runtime_socket_close(&made);
 	unlink(own);
+	if (runtime_dir_path(geteuid(), 2, path))
+		ck_assert_int_eq(rmdir(path), 0);
 	leave();
 }
 END_TEST
@@ -201,6 +248,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, be_ordinary, NULL);
 	tcase_add_test(tests, places_of_a_user);
+	tcase_add_test(tests, places_in_tmp);
 	tcase_add_test(tests, directories_that_are_not_trusted);
 	tcase_add_test(tests, sockets);
 	tcase_add_test(tests, sockets_of_dead_processes_go);
