@@ -309,8 +309,8 @@ struct gpumem_torch {
 /* Opens a pool: an arena for each device, in directory, which is the directory of the device, a
  * directory below, or the root of a mount with the device. The arena of device is opened at once,
  * and those of other devices with their first allocation. name: of the files, which must not exist;
- * NULL: "torch-PROCESS-DEVICE-N" with the first N that is free; and files of this form are removed
- * if their process was killed.
+ * NULL: "torch-PROCESS-DEVICE-N" with N of 0, or a random N if that file exists; and files of this
+ * form are removed if their process was killed.
  *
  * functions: set on success, for the life of the pool. alloc gives NULL on failure; free waits for
  * the device's work. EMFILE: 15 pools are open. ENXIO: directory is of another GPU. Also the errors

@@ -5,11 +5,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -23,7 +25,6 @@
 #define DEVICES_MAX    64
 #define UUID_TEXT_MAX  48
 #define DEFAULT_PREFIX "torch-"
-#define NAMES_MAX      1000
 
 struct pool {
 	pthread_mutex_t lock; /* of all below; taken before an arena's */
@@ -120,18 +121,21 @@ static int arena_open_named(struct arena_wanted *wanted, const char *name)
 	return client_arena_open(path, 0, GPUMEM_CREATE_EXCL, &wanted->arena);
 }
 
-/* Another container may have the same process id, and the same name. */
+/* The second pool of a process, and a process with the same id in another container, need another
+ * name. The number is random, because another user may have taken the names of all small numbers.
+ */
 static int arena_open_unnamed(struct arena_wanted *wanted)
 {
 	char name[64];
-	int rc = -EEXIST;
+	uint32_t number = 0;
+	int rc;
 
 	directory_sweep(wanted->directory);
-	for (unsigned n = 0; rc == -EEXIST && n < NAMES_MAX; n++) {
-		snprintf(name, sizeof(name), DEFAULT_PREFIX "%d-%d-%u", getpid(), wanted->device,
-			 n);
+	do {
+		snprintf(name, sizeof(name), DEFAULT_PREFIX "%d-%d-%" PRIu32, getpid(),
+			 wanted->device, number);
 		rc = arena_open_named(wanted, name);
-	}
+	} while (rc == -EEXIST && getrandom(&number, sizeof(number), 0) == sizeof(number));
 	return rc;
 }
 

@@ -400,8 +400,25 @@ static void files_of_killed_processes_go(void)
 	OK(waitpid(live, &status, 0));
 }
 
+/* Other users may have files of the names that a pool takes. */
+static void taken_names_do_no_harm(void)
+{
+	struct gpumem_torch torch;
+	char name[32];
+
+	use_gpu();
+	for (int i = 0; i < 1100; i++) {
+		sprintf(name, "torch-%d-0-%d", getpid(), i);
+		OK(close(OK(open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600))));
+		OK(setxattr(name, "user.gpumem.persist", "restart", 7, 0)); /* is not removed */
+	}
+	GOOD(gpumem_torch_open(".", NULL, 0, &torch));
+	CHECK(torch.alloc(MIB, 0, NULL));
+	GOOD(gpumem_torch_close(&torch));
+}
+
 CLIENT_PROG(TEST(allocations_are_the_file), TEST(freed_memory_is_used_again), TEST(what_is_full),
 	    TEST(parked_arena), TEST(bad_opens), TEST(goes_with_its_process),
 	    TEST(stays_if_it_persists), TEST(renamed_files_stay), TEST(fork_with_an_arena),
 	    TEST(many_threads), TEST(functions_for_torch), TEST(pools_by_mount_and_name),
-	    TEST(files_of_killed_processes_go))
+	    TEST(files_of_killed_processes_go), TEST(taken_names_do_no_harm))
