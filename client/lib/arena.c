@@ -79,13 +79,16 @@ __attribute__((destructor)) static void names_remove(void)
 		name_remove(at);
 }
 
-/* The kernel drops the lock of a killed process. */
+/* The kernel drops the lock of a killed process. Files of other users are not removed, not even by
+ * root. */
 void client_arena_sweep(int folder, const char *name)
 {
 	char path[PATH_MAX];
 	AUTO_CLOSE int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+	    flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (!path_is_kept(path))

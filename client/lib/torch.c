@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Allocator functions for torch, which takes a pair of plain functions: no argument tells which
  * pool an allocation is for. So each pool has a pair of its own, from a table. */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,6 +91,23 @@ static int directory_find(const struct pool *pool, int device, char path[PATH_MA
 			   pool->directory, text);
 }
 
+/* "torch-PROCESS-DEVICE-N": other files are the user's own. */
+static bool name_is_default(const char *name)
+{
+	size_t prefix = strlen(DEFAULT_PREFIX), dashes = 0;
+
+	if (strncmp(name, DEFAULT_PREFIX, prefix) != 0)
+		return false;
+	for (const char *at = name + prefix; *at; at++) {
+		if (*at == '-')
+			dashes++;
+		/* No number is empty. */
+		if (*at == '-' ? at[-1] == '-' : !isdigit((unsigned char)*at))
+			return false;
+	}
+	return dashes == 2 && name[strlen(name) - 1] != '-';
+}
+
 /* Removes files of killed processes. */
 static void directory_sweep(const char *path)
 {
@@ -98,7 +116,7 @@ static void directory_sweep(const char *path)
 	if (!folder)
 		return;
 	for (const struct dirent *at; (at = readdir(folder));)
-		if (strncmp(at->d_name, DEFAULT_PREFIX, strlen(DEFAULT_PREFIX)) == 0)
+		if (name_is_default(at->d_name))
 			client_arena_sweep(dirfd(folder), at->d_name);
 	closedir(folder);
 }

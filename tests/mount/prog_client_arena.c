@@ -400,6 +400,28 @@ static void files_of_killed_processes_go(void)
 	OK(waitpid(live, &status, 0));
 }
 
+/* Only names of the form that pools have are swept, and only files of the same user. */
+static void other_files_stay(void)
+{
+	static const char *const names[] = {"torch-model.bin", "torch-1-0",  "torch-1-0-0.bin",
+					    "torch--0-0",      "torch-1-0-", "torch-2.0.1",
+					    "torch-1-0-0-0",   "torch-"};
+	struct gpumem_torch torch;
+
+	use_gpu();
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		OK(close(OK(open(names[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600))));
+	OK(close(OK(open("torch-1-0-0", O_CREAT | O_WRONLY | O_CLOEXEC, 0600))));
+	OK(close(OK(open("torch-1-0-1", O_CREAT | O_WRONLY | O_CLOEXEC, 0666))));
+	OK(chown("torch-1-0-1", 65534, 65534));
+	GOOD(gpumem_torch_open(".", NULL, 0, &torch));
+	GOOD(gpumem_torch_close(&torch));
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		OK(unlink(names[i]));
+	OK(unlink("torch-1-0-1"));
+	FAILS(ENOENT, unlink("torch-1-0-0"));
+}
+
 /* Other users may have files of the names that a pool takes. */
 static void taken_names_do_no_harm(void)
 {
@@ -421,4 +443,5 @@ CLIENT_PROG(TEST(allocations_are_the_file), TEST(freed_memory_is_used_again), TE
 	    TEST(parked_arena), TEST(bad_opens), TEST(goes_with_its_process),
 	    TEST(stays_if_it_persists), TEST(renamed_files_stay), TEST(fork_with_an_arena),
 	    TEST(many_threads), TEST(functions_for_torch), TEST(pools_by_mount_and_name),
-	    TEST(files_of_killed_processes_go), TEST(taken_names_do_no_harm))
+	    TEST(files_of_killed_processes_go), TEST(other_files_stay),
+	    TEST(taken_names_do_no_harm))
