@@ -34,6 +34,8 @@ struct keeper {
 	char **argv;
 	struct daemon *launcher; /* waits for the first daemon, or NULL */
 	struct fd_table held;
+	unsigned held_changes; /* messages that added or removed a descriptor */
+	int64_t changed_us;    /* clock_us, when the last batch of such messages was read */
 	uint64_t holds_max;
 	uint64_t generation;	    /* generation of the latest daemon; 0: none was started yet */
 	struct child serving, next; /* next: getting ready to take over */

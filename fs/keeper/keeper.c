@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -33,6 +34,9 @@
 
 /* Descriptors for the keeper itself: its own files and the sockets to daemons. */
 #define OWN_FDS 64
+
+/* serving_receive: the time that a keeper sleeps between two batches of messages. */
+#define BATCH_US 1000
 
 /* As many descriptors as the machine allows: a file of many chunks needs many. */
 static uint64_t holds_limit(void)
@@ -288,6 +292,25 @@ static int poll_timeout(const struct keeper *keeper)
 	return at == KEEPER_NEVER ? -1 : wait < 0 ? 0 : (int)wait;
 }
 
+/* Reads the messages of the serving daemon. The daemon sends a message for each file of host/ that
+ * is created or removed. While these messages arrive faster than one in BATCH_US, the keeper sleeps
+ * between two batches: to wake the keeper for each message costs more than the message itself. A
+ * message is safe before it is read, because the socket outlives the daemon. A daemon that restores
+ * files gets its answers at once. */
+static void serving_receive(struct keeper *keeper)
+{
+	const struct child *serving = &keeper->serving;
+	unsigned before = keeper->held_changes;
+
+	while (keeper_receive(keeper, &keeper->serving))
+		;
+	if (keeper->held_changes == before || !serving->ready || keeper->partial)
+		return;
+	if (clock_us() - keeper->changed_us < BATCH_US)
+		nanosleep(&(struct timespec){.tv_nsec = BATCH_US * 1000}, NULL);
+	keeper->changed_us = clock_us();
+}
+
 enum {
 	SIGNALS,
 	ADDRESS,
@@ -327,8 +350,7 @@ static void events_handle(struct keeper *keeper)
 		return;
 	}
 	if (fds[SERVING_LINE].revents)
-		while (keeper_receive(keeper, &keeper->serving))
-			;
+		serving_receive(keeper);
 	if (fds[STANDBY_LINE].revents)
 		keeper_receive(keeper, &keeper->standby);
 	if (fds[STANDBY_END].revents)

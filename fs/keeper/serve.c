@@ -111,9 +111,11 @@ static void message_handle(struct keeper *keeper, struct child *child,
 {
 	switch (message->type) {
 	case IPC_HOLD:
+		keeper->held_changes++;
 		held_put(keeper, message->id, fd);
 		return;
 	case IPC_DROP:
+		keeper->held_changes++;
 		if (fd_table_drop(&keeper->held, message->id) == 0)
 			store_remove(message->id);
 		break;
