@@ -13,27 +13,32 @@
 
 #define COPY_BUFFER (1ULL << 20)
 
-uint64_t object_size(int fd)
+struct object_stat object_stat(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return (struct object_stat){0};
+	return (struct object_stat){
+	    .size = (uint64_t)st.st_size,
+	    .taken = (uint64_t)st.st_blocks * 512,
+	    .mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec,
+	};
+}
+
+uint64_t object_size(int fd)
+{
+	return object_stat(fd).size;
 }
 
 uint64_t object_taken(int fd)
 {
-	struct stat st;
-
-	return fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+	return object_stat(fd).taken;
 }
 
 uint64_t object_mtime(int fd)
 {
-	struct stat st;
-
-	return fstat(fd, &st) == 0
-		   ? (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec
-		   : 0;
+	return object_stat(fd).mtime;
 }
 
 bool object_next_run(int fd, uint64_t offset, uint64_t end, struct data_run *run)

@@ -15,10 +15,16 @@ struct data_run {
 	bool data;
 };
 
-/* 0 as well for a descriptor without an object. */
+/* What stat(2) says of an object; all 0 for a descriptor without an object. */
+struct object_stat {
+	uint64_t size;
+	uint64_t taken; /* bytes of memory */
+	uint64_t mtime; /* nanoseconds */
+};
+struct object_stat object_stat(int fd);
 uint64_t object_size(int fd);
-uint64_t object_taken(int fd); /* bytes of memory */
-uint64_t object_mtime(int fd); /* nanoseconds */
+uint64_t object_taken(int fd);
+uint64_t object_mtime(int fd);
 
 /* The run that begins at offset, at most to end; false at the end. fd < 0: all is a hole. */
 bool object_next_run(int fd, uint64_t offset, uint64_t end, struct data_run *run);
