@@ -151,6 +151,19 @@ int64_t file_written(const struct file *file)
 	return object_query(file, object_mtime, &ns) ? (int64_t)ns : 0;
 }
 
+struct object_stat file_stat(const struct file *file)
+{
+	if (!file_is_device(file)) {
+		struct object_stat found = object_stat(atomic_load(&file->fd));
+
+		/* As in object_query: after a move the object may be empty. */
+		if (!file_is_device(file))
+			return found;
+	}
+	return (struct object_stat){.size = atomic_load(&file->fields->size),
+				    .taken = device_allocated(file)};
+}
+
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		  uint64_t offset)
 {

@@ -24,6 +24,7 @@
 
 struct ahead_block;
 struct file;
+struct object_stat;
 struct journal;
 
 /* The context of a call: copier, attributes, and where to charge and record. Lives on the caller's
@@ -69,8 +70,8 @@ void file_restore_free(struct file *file);
 /* Frees all memory and gives the charge back. No other call is in flight. */
 void file_free(struct file *file, const struct file_call *call);
 
-/* file_volume, file_size, file_allocated, file_object and file_backing_id never wait, so a caller
- * may hold a lock that a rename takes between file_move_begin and file_move_end. All other
+/* file_volume, file_size, file_allocated, file_stat, file_object and file_backing_id never wait, so
+ * a caller may hold a lock that a rename takes between file_move_begin and file_move_end. All other
  * functions may wait. */
 struct volume *file_volume(const struct file *file);
 uint64_t file_size(const struct file *file);
@@ -79,6 +80,8 @@ uint64_t file_allocated(struct file *file);
 /* The time of the last write to the object of a host/ file, by the daemon or a program:
  * nanoseconds; 0 without an object. */
 int64_t file_written(const struct file *file);
+/* file_size, file_allocated and file_written at once: a single system call for a host/ file. */
+struct object_stat file_stat(const struct file *file);
 
 /* Transfers up to bytes at offset; a short count means the end of the file, or for a write an error
  * after some bytes. */
