@@ -14,6 +14,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
+#include "fs/object/object.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_state.h"
 #include "fs/tree/inode_table.h"
@@ -70,18 +71,21 @@ static void object_mtime_note(struct inode *inode)
 		inode->fields->object_mtime = file_written(inode->file);
 }
 
-void inode_update_mtime(struct inode *inode)
+/* written: the object's mtime now. lock is held. */
+static void mtime_update(struct inode *inode, int64_t written)
 {
-	if (!inode_in_host(inode) || inode->moving)
-		return;
-	int64_t written = file_written(inode->file);
-
-	if (written == inode->fields->object_mtime)
+	if (!inode_in_host(inode) || inode->moving || written == inode->fields->object_mtime)
 		return;
 	inode->fields->object_mtime = written;
 	time_set(&inode->fields->mtime, written);
 	if (atomic_load_explicit(&inode->fields->ctime, memory_order_relaxed) < written)
 		time_set(&inode->fields->ctime, written);
+}
+
+void inode_update_mtime(struct inode *inode)
+{
+	if (inode_in_host(inode))
+		mtime_update(inode, file_written(inode->file));
 }
 
 void inode_set_mtime(struct inode *inode, int64_t mtime)
@@ -420,7 +424,10 @@ void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 void inode_stat(struct inode *inode, struct stat *st)
 {
 	scoped_lock(&inode->lock);
-	inode_update_mtime(inode);
+	struct object_stat found =
+	    S_ISREG(inode->mode) ? file_stat(inode->file) : (struct object_stat){0};
+
+	mtime_update(inode, (int64_t)found.mtime);
 	if (!atomic_load(&inode->times_seen))
 		atomic_store(&inode->times_seen, true);
 	*st = (struct stat){
@@ -435,8 +442,8 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_ctim = file_time_to_spec(inode->fields->ctime),
 	};
 	if (S_ISREG(st->st_mode)) {
-		st->st_size = (off_t)file_size(inode->file);
-		st->st_blocks = (blkcnt_t)(file_allocated(inode->file) / 512);
+		st->st_size = (off_t)found.size;
+		st->st_blocks = (blkcnt_t)(found.taken / 512);
 	} else if (S_ISLNK(st->st_mode)) {
 		st->st_size = (off_t)strlen(inode->target);
 	} else if (S_ISDIR(st->st_mode)) {
