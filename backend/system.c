@@ -37,6 +37,7 @@ struct system_memory {
 	pthread_mutex_t lock;	  /* the mounts and their sizes */
 	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
+	atomic_bool has_huge; /* the mount for huge pages may have objects */
 };
 
 /* A tmpfs that is mounted nowhere: its descriptor, or -errno. */
@@ -86,10 +87,11 @@ static void mount_resize(int mount, uint64_t bytes)
 		fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
 }
 
-/* lock held. */
+/* lock held. While no object has huge pages, the whole limit belongs to the mount for small pages:
+ * creating an object then takes no system call here. */
 static void mounts_share_limit(struct system_memory *memory)
 {
-	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0)
+	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0 || !atomic_load(&memory->has_huge))
 		return;
 	for (int kind = 0; kind < SYSTEM_KINDS; kind++) {
 		uint64_t other = mount_used(memory->mounts[!kind]);
@@ -190,12 +192,15 @@ void system_memory_adopt(struct system_memory *memory, enum system_pages pages, 
 		close(memory->mounts[pages]);
 	memory->mounts[pages] = fd;
 	memory->bounds[pages] = 0; /* unknown: set at the next look */
+	atomic_store(&memory->has_huge, true);
 }
 
 int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd)
 {
 	int made;
 
+	if (pages == SYSTEM_PAGES_HUGE)
+		atomic_store(&memory->has_huge, true);
 	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0) {
 		made =
 		    openat(mount_of_kind(memory, pages), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,15 @@
 #include "tests/unit/unit.h"
 
 #define MIB (1ULL << 20)
+
+static unsigned fstatfs_calls;
+
+/* Replaces the C library's function for all code of this program. */
+int fstatfs(int fd, struct statfs *fs)
+{
+	fstatfs_calls++;
+	return (int)syscall(SYS_fstatfs, fd, fs);
+}
 
 static struct system_usage usage_of(struct system_memory *memory)
 {
@@ -107,6 +117,27 @@ START_TEST(test_kernel_keeps_the_bound)
 	ck_assert_uint_eq(usage_of(memory).free, 6 * MIB);
 	ck_assert_int_eq(fallocate(huge, 0, 0, (off_t)(8 * MIB)), 0);
 	close(huge);
+	system_memory_close(memory);
+}
+END_TEST
+
+/* The kernel's bounds of the two mounts follow each other only once both can have objects. */
+START_TEST(test_small_objects_do_not_ask_for_bounds)
+{
+	struct system_memory *memory;
+
+	ck_assert_int_eq(system_memory_open(8 * MIB, &memory), 0);
+	/* The daemon makes both mounts at the start, for its keeper. */
+	system_memory_mount(memory, SYSTEM_PAGES_HUGE);
+	fstatfs_calls = 0;
+	close(object(memory, SYSTEM_PAGES_SMALL));
+	ck_assert_uint_eq(fstatfs_calls, 0);
+	if (usage_of(memory).bounded_by_kernel) {
+		close(object(memory, SYSTEM_PAGES_HUGE));
+		fstatfs_calls = 0;
+		close(object(memory, SYSTEM_PAGES_SMALL));
+		ck_assert_uint_eq(fstatfs_calls, 2);
+	}
 	system_memory_close(memory);
 }
 END_TEST
@@ -208,6 +239,7 @@ int main(void)
 		tcase_add_test(cases[i], test_objects_are_private_and_go_with_their_fd);
 		tcase_add_test(cases[i], test_objects_are_their_owners);
 		tcase_add_test(cases[i], test_kernel_keeps_the_bound);
+		tcase_add_test(cases[i], test_small_objects_do_not_ask_for_bounds);
 		tcase_add_test(cases[i], test_huge_pages_when_asked_for);
 		tcase_add_test(cases[i], test_account_bounds_memfds_only);
 		tcase_add_test(cases[i], test_no_more_fds_is_no_space);
