@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
 #include "fs/core/worker.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
@@ -73,6 +74,40 @@ static const struct region_kind region_kind = {
     .bytes = sizeof(struct layout),
 };
 
+/* Daemons of this version stored wall-clock seconds. */
+static const struct region_kind wall_clock_kind = {
+    .name = "gpumemfs-sharing",
+    .head = {.magic = PERSIST_MAGIC, .version = 3},
+    .bytes = sizeof(struct layout),
+};
+
+/* The caller alone uses the region. A daemon that ends meanwhile leaves some leases converted,
+ * which the next daemon knows by their larger numbers: nanoseconds since the machine started. */
+static void wall_clock_convert(struct layout *layout)
+{
+	const int64_t now = clock_ns(), epoch_now = clock_epoch_seconds(now);
+	uint32_t end = layout->leases_end < LEASE_SLOTS ? layout->leases_end : LEASE_SLOTS;
+
+	for (uint32_t slot = 0; slot < end; slot++) {
+		struct persist_lease *lease = &layout->leases[slot].lease;
+
+		if (lease->since >= 0 && lease->since <= epoch_now)
+			lease->since = now - (epoch_now - lease->since) * CLOCK_SECOND;
+	}
+	layout->head = region_kind.head;
+}
+
+static int region_map(struct fdstore *fdstore, void **region)
+{
+	uint64_t id = fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY);
+	int error = region_open(fdstore, id, &region_kind, region);
+
+	if (error != -EPROTO || region_open(fdstore, id, &wall_clock_kind, region))
+		return error;
+	wall_clock_convert(*region);
+	return 0;
+}
+
 int persist_open(struct fdstore *fdstore, struct persist **opened)
 {
 	*opened = NULL;
@@ -83,8 +118,7 @@ int persist_open(struct fdstore *fdstore, struct persist **opened)
 
 	if (!persist)
 		return -ENOMEM;
-	int error = region_open(fdstore, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY),
-				&region_kind, &region);
+	int error = region_map(fdstore, &region);
 
 	if (error) {
 		free(persist);
