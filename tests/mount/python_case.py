@@ -2,14 +2,17 @@
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Shared by mount tests in Python: paths, checks, the Python module, and the end of a test."""
 
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+from deadline import Deadline  # noqa: E402
+
 BUILD, WORK, BACKEND = Path(os.environ["BUILD"]), Path(os.environ["WORK"]), os.environ["BACKEND"]
 GPU0, HOST = Path(os.environ["GPU0"]), Path(os.environ["HOSTDIR"])
 
@@ -25,11 +28,8 @@ def equal(what, got, wanted):
 
 
 def eventually(what, condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"did not happen: {what}")
-        time.sleep(0.01)
+    if not Deadline(seconds).until(condition):
+        raise AssertionError(f"did not happen: {what}")
 
 
 def with_torch():
@@ -96,12 +96,13 @@ def examples():
 
 def example(program, *words, status=0):
     """Runs an example to its end, and returns its output."""
-    done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True)
     equal(f"status of {program.name} ({done.stdout}{done.stderr})", done.returncode, status)
     return done.stdout
 
 
 def run(test):
+    faulthandler.register(signal.SIGTERM, chain=True)  # the runner's deadline: says where the test waits
     try:
         test()
     except Exception:
