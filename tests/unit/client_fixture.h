@@ -322,9 +322,7 @@ static inline unsigned open_descriptors(void)
 /* Waits for the value, because the thread at the other end may still be running. */
 static inline void eventually(atomic_uint *value, unsigned wanted)
 {
-	for (unsigned tries = 0; tries < 5000 && atomic_load(value) != wanted; tries++)
-		usleep(1000);
-	ck_assert_uint_eq(atomic_load(value), wanted);
+	UNIT_AWAIT(atomic_load(value) == wanted);
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/number.h"
 
@@ -41,6 +42,15 @@ static inline void unit_fill(void *memory, size_t bytes, uint64_t *state)
 	for (size_t i = 0; i < bytes; i++)
 		((unsigned char *)memory)[i] = (unsigned char)unit_random(state);
 }
+
+/* Waits for an event. There is no other limit than the test's, after which libcheck names this
+ * place. */
+#define UNIT_AWAIT(condition)                                                                      \
+	do {                                                                                       \
+		mark_point();                                                                      \
+		while (!(condition))                                                               \
+			usleep(1000);                                                              \
+	} while (0)
 
 /* Creates a suite of a single test case, as most test programs need. seconds is the time limit of
  * each test, generous enough for a sanitizer on a busy machine. */

@@ -17,15 +17,10 @@ static int idle_release(unsigned device)
 	return device_idle_release(backend->devices[device]);
 }
 
-/* Retries, because a grant to peers may be under way. */
-static bool release_soon(unsigned device)
+/* Repeated, because a grant to peers may be under way. */
+static void release_soon(unsigned device)
 {
-	for (unsigned i = 0; i < 5000; i++) {
-		if (idle_release(device) == 0)
-			return true;
-		usleep(1000);
-	}
-	return false;
+	UNIT_AWAIT(idle_release(device) == 0);
 }
 
 static uint64_t used(unsigned device)
@@ -64,7 +59,7 @@ START_TEST(chunks_keep_it)
 	ck_assert_int_eq(idle_release(0), -EBUSY);
 	expect_bytes(chunk, 0, &byte, 1);
 	chunk_free(chunk);
-	ck_assert(release_soon(0));
+	release_soon(0);
 	close_all();
 }
 END_TEST
@@ -86,8 +81,8 @@ START_TEST(grants_keep_peers)
 	chunk_free(to);
 	ck_assert_int_eq(idle_release(1), -EBUSY);
 	chunk_free(from);
-	ck_assert(release_soon(0));
-	ck_assert(release_soon(1));
+	release_soon(0);
+	release_soon(1);
 	close_all();
 }
 END_TEST
@@ -156,7 +151,7 @@ START_TEST(complete_copies_keep_nothing)
 	while (unseen_compare(buffer, wanted, sizeof(buffer)))
 		usleep(1000);
 	chunk_free(chunk);
-	ck_assert(release_soon(0));
+	release_soon(0);
 	ck_assert_uint_eq(used(0), 0);
 	ck_assert_int_eq(copier_wait(copier), 0);
 	copier_unpin(copier, buffer);
@@ -180,7 +175,7 @@ START_TEST(bar_comes_back)
 		ck_assert_uint_eq(bar_usage(backend->devices[0]).mapped, CHUNK_ALIGN);
 		expect_bytes(chunk, 77, wanted, sizeof(wanted));
 		chunk_free(chunk);
-		ck_assert(release_soon(0));
+		release_soon(0);
 		ck_assert_str_eq(device_bar_name(backend->devices[0], &why), "vulkan");
 	}
 	close_all();
@@ -241,8 +236,8 @@ START_TEST(at_any_moment)
 	atomic_store(&over, true);
 	pthread_join(releaser, NULL);
 	ck_assert_uint_gt(released, 0);
-	ck_assert(release_soon(0));
-	ck_assert(release_soon(1));
+	release_soon(0);
+	release_soon(1);
 	close_all();
 }
 END_TEST

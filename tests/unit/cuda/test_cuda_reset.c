@@ -13,7 +13,6 @@
 #include "tests/unit/cuda_fixture.h"
 
 #define WAIT_US	   1000
-#define WAITS	   20000
 #define CHUNKS	   3
 #define PATTERN	   70000
 #define COPIES	   400
@@ -51,8 +50,7 @@ static void close_resetting(void)
 
 static void await(const atomic_uint *count, unsigned wanted)
 {
-	for (unsigned i = 0; i < WAITS && atomic_load(count) < wanted; i++)
-		usleep(WAIT_US);
+	UNIT_AWAIT(atomic_load(count) >= wanted);
 	ck_assert_uint_eq(atomic_load(count), wanted);
 }
 
@@ -378,16 +376,6 @@ START_TEST(freed_meanwhile)
 }
 END_TEST
 
-static bool comes_to_idle_release(unsigned device)
-{
-	for (unsigned i = 0; i < WAITS; i++) {
-		if (device_idle_release(backend->devices[device]) == 0)
-			return true;
-		usleep(WAIT_US);
-	}
-	return false;
-}
-
 /* A reset that needs two attempts takes the peers' access away twice, but the peer is released as
  * often as it was held: with a count that is wrong it would never be idle. */
 START_TEST(peers_are_released_once)
@@ -405,7 +393,7 @@ START_TEST(peers_are_released_once)
 	await(&resets, 1);
 	check(&here);
 	empty(&here);
-	ck_assert(comes_to_idle_release(1));
+	UNIT_AWAIT(device_idle_release(backend->devices[1]) == 0);
 	close_resetting();
 }
 END_TEST

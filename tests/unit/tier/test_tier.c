@@ -446,13 +446,6 @@ START_TEST(coming_back)
 }
 END_TEST
 
-static bool came_back(struct inode *inode)
-{
-	for (int tries = 0; tries < 1000 && has_left(inode); tries++)
-		usleep(10000);
-	return !has_left(inode);
-}
-
 START_TEST(used_files_come_back)
 {
 	struct inode *a = filled("a", ALICE, 3), *c;
@@ -472,10 +465,8 @@ START_TEST(used_files_come_back)
 	/* Files that belong there, and files that nobody uses, stay. */
 	ck_assert_int_eq(read_from(c, &byte, 1, 0), 1);
 	ck_assert_int_eq(read_from(a, &byte, 1, 0), 1);
-	ck_assert(came_back(a));
-	for (int tries = 0; tries < 1000 && !tier_counters(&fixture).returned_bytes; tries++)
-		usleep(10000);
-	ck_assert_uint_gt(tier_counters(&fixture).returned_bytes, 0);
+	UNIT_AWAIT(!has_left(a));
+	UNIT_AWAIT(tier_counters(&fixture).returned_bytes);
 	ck_assert(has_left(c));
 	ck_assert_int_eq(file_away(a->file), FILE_HERE);
 }
@@ -512,12 +503,7 @@ START_TEST(other_programs_get_memory)
 	filled("b", ALICE, 4);
 	ck_assert_int_eq(chunk_new(device, PLACE_GPU, 16 * MIB, &chunk), 0);
 	ck_assert(!has_left(a));
-	for (int tries = 0; tries < 1000; tries++) {
-		ck_assert_int_eq(device_memory(device, &memory), 0);
-		if (memory.free >= 16 * MIB)
-			break;
-		usleep(10000);
-	}
+	UNIT_AWAIT(device_memory(device, &memory) < 0 || memory.free >= 16 * MIB);
 	ck_assert_uint_ge(memory.free, 16 * MIB);
 	ck_assert(has_left(a));
 	chunk_free(chunk);

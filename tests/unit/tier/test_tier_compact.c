@@ -101,12 +101,8 @@ static bool is_compact(enum memory_place place)
 /* Memory that is just moving counts twice. */
 static void wait_until_compact(enum memory_place place)
 {
-	for (int tries = 0; tries < 3000 && !is_compact(place); tries++) {
-		tier_compact_check(&fixture);
-		usleep(10000);
-	}
-	while (pool_drains(pool_at(place)))
-		usleep(1000);
+	UNIT_AWAIT(is_compact(place) || (tier_compact_check(&fixture), false));
+	UNIT_AWAIT(!pool_drains(pool_at(place)));
 	ck_assert(is_compact(place));
 }
 
