@@ -160,14 +160,10 @@ static inline int mappings(void)
 /* A leased file cannot shrink, so a successful ftruncate shows that no lease is left. */
 static inline bool shrinks(int fd, off_t to)
 {
-	for (int tries = 0; tries < 1000; tries++) {
-		if (ftruncate(fd, to) == 0)
-			return true;
-		if (errno != EBUSY)
-			return false;
-		usleep(10000);
-	}
-	return false;
+	int rc = -1;
+
+	AWAIT((rc = ftruncate(fd, to)) == 0 || errno != EBUSY);
+	return rc == 0;
 }
 
 /* Processes that hold leases of a file and are killed together: afterwards the file has no lease.

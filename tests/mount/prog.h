@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ struct prog_test {
 #define PROG_REASON_MAX 240
 
 static int prog_failures;
+static volatile sig_atomic_t prog_late; /* the runner's deadline has passed */
 static char *prog_reason; /* reason why the sub-test skips; shared with the sub-test's process */
 static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU */
 
@@ -94,6 +96,14 @@ static char prog_other[PATH_MAX]; /* this sub-test's directory on the second GPU
 			       value_, strerrorname_np(errno), strerrorname_np(error));            \
 			prog_failures++;                                                           \
 		}                                                                                  \
+	} while (0)
+
+/* Waits for an event. There is no other limit than the runner's deadline, after which the check
+ * that follows fails and says what did not happen. */
+#define AWAIT(condition)                                                                           \
+	do {                                                                                       \
+		while (!prog_late && !(condition))                                                 \
+			usleep(10000);                                                             \
 	} while (0)
 
 static inline bool prog_on_daemon(void)
@@ -282,10 +292,10 @@ static inline bool exists(const char *path)
  * before the daemon gets the release request. */
 static inline void rename_when_closed(const char *from, const char *to)
 {
-	for (int tries = 0; rename(from, to); tries++) {
-		CHECK((errno == EBUSY || errno == EXDEV) && tries < 6000);
-		usleep(5000);
-	}
+	int error;
+
+	AWAIT((error = rename(from, to) ? errno : 0) != EBUSY && error != EXDEV);
+	EQUAL(error, 0);
 }
 
 static inline uint64_t seed_from_environment(uint64_t fallback)
@@ -324,6 +334,12 @@ static inline bool prog_wanted(int argc, char **argv, const char *name)
 	return argc < 2;
 }
 
+static inline void prog_set_late(int number)
+{
+	(void)number;
+	prog_late = true;
+}
+
 /* Runs a sub-test in its own process. Returns the exit status, or -1 after a signal. */
 static inline int prog_run(const struct prog_test *test)
 {
@@ -349,7 +365,8 @@ static inline int prog_main(int argc, char **argv, const struct prog_test *tests
 	    mmap(NULL, PROG_REASON_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!why || prog_reason == MAP_FAILED)
 		FAIL("no memory");
-	for (size_t i = 0; i < n; i++) {
+	signal(SIGTERM, prog_set_late); /* calls go on, but not sleep */
+	for (size_t i = 0; i < n && !prog_late; i++) {
 		if (!prog_wanted(argc, argv, tests[i].name))
 			continue;
 		int status = prog_run(&tests[i]);

@@ -189,8 +189,7 @@ static void children_leave_nothing(void)
 	}
 	EQUAL(open_descriptors(), before);
 	EQUAL(mappings(), mapped);
-	for (int tries = 0; tries < 1000 && leases_of(fd) > 1; tries++)
-		usleep(10000);
+	AWAIT(leases_of(fd) <= 1);
 	EQUAL(leases_of(fd), 1);
 	GOOD(gpumem_close(inherited));
 	CHECK(shrinks(fd, 0));

@@ -14,10 +14,9 @@ static struct answer lease_file(int connection, int fd)
 /* Repeats a call that fails with EBUSY until the lease is old enough. */
 #define SOON(call)                                                                                 \
 	do {                                                                                       \
-		int tries_ = 0;                                                                    \
-		while ((call) && errno == EBUSY && ++tries_ < 3000)                                \
-			usleep(10000);                                                             \
-		OK(tries_ < 3000 ? 0 : -1);                                                        \
+		int rc_ = -1;                                                                      \
+		AWAIT((rc_ = (call)) == 0 || errno != EBUSY);                                      \
+		OK(rc_);                                                                           \
 	} while (0)
 
 static void an_old_lease_makes_way(void)

@@ -123,8 +123,7 @@ static int notified_count(int fd, uint32_t number)
 
 static void expect_notified(int fd, uint32_t number, int wanted)
 {
-	for (int tries = 0; tries < 1000 && notified_count(fd, number) != wanted; tries++)
-		usleep(10000);
+	AWAIT(notified_count(fd, number) == wanted);
 	EQUAL(notified_count(fd, number), wanted);
 }
 

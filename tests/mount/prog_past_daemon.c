@@ -115,8 +115,7 @@ static long sum_of(const char *name)
 /* close returns before the daemon gets the release request. */
 static void expect_sum(long bytes)
 {
-	for (int i = 0; i < 500 && sum_of(host("sum")) != bytes; i++)
-		usleep(10000);
+	AWAIT(sum_of(host("sum")) == bytes);
 	EQUAL(sum_of(host("sum")), bytes);
 }
 

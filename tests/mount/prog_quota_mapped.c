@@ -45,16 +45,14 @@ static long charged(void)
 /* close(2) returns before the daemon gets the release request. */
 static void expect_charged(long wanted)
 {
-	for (int tries = 0; tries < 1000 && charged() != wanted; tries++)
-		usleep(10000);
+	AWAIT(charged() == wanted);
 	EQUAL(charged(), wanted);
 }
 
 /* The sum briefly includes refused bytes, and pages under writeback by the kernel. */
 static void within_the_limit(const char *path)
 {
-	for (int tries = 0; tries < 1000 && charged() > LIMIT; tries++)
-		usleep(10000);
+	AWAIT(charged() <= LIMIT);
 	CHECK(charged() <= LIMIT);
 	CHECK(stat_of(path).st_blocks * 512 <= LIMIT);
 }

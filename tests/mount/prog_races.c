@@ -244,12 +244,10 @@ static long number_of(const char *path, const char *name)
 /* Memory of a deleted file is freed when the daemon has got the kernel's forget request. */
 static void wait_empty(const char *path, uint64_t before)
 {
-	for (int i = 0; i < 1000; i++) {
-		if (held(path) <= before && number_of(path, "user.gpumem.rbytes") == 0 &&
-		    number_of(path, "user.gpumem.rfiles") == 0)
-			return;
-		usleep(10000);
-	}
+	AWAIT(held(path) <= before && number_of(path, "user.gpumem.rbytes") == 0 &&
+	      number_of(path, "user.gpumem.rfiles") == 0);
+	if (!prog_late)
+		return;
 	FAIL("%s: holds %lu more bytes, sums say %ld bytes in %ld files", path,
 	     (unsigned long)(held(path) - before), number_of(path, "user.gpumem.rbytes"),
 	     number_of(path, "user.gpumem.rfiles"));

@@ -33,15 +33,13 @@ static long long number_of(const char *name)
 /* The daemon notices the end of a connection with a delay. */
 static void expect_used(long long wanted)
 {
-	for (int tries = 0; tries < 3000 && used() != wanted; tries++)
-		usleep(10000);
+	AWAIT(used() == wanted);
 	EQUAL(used(), wanted);
 }
 
 static void expect_number(const char *name, long long wanted)
 {
-	for (int tries = 0; tries < 3000 && number_of(name) != wanted; tries++)
-		usleep(10000);
+	AWAIT(number_of(name) == wanted);
 	EQUAL(number_of(name), wanted);
 }
 

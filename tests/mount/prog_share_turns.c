@@ -119,8 +119,7 @@ static void one_user_does_not_hold_up_another(void)
 /* A request that the daemon has begun when the client ends may take a lease for a moment. */
 static void expect_shrinkable(int fd)
 {
-	for (int tries = 0; tries < 1000 && ftruncate(fd, 0) < 0 && errno == EBUSY; tries++)
-		usleep(10000);
+	AWAIT(ftruncate(fd, 0) == 0 || errno != EBUSY);
 	OK(ftruncate(fd, 0));
 	expect_leases(fd, 0);
 }

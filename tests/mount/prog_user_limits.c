@@ -168,6 +168,15 @@ static void copy_all(int unused)
 	CHECK(!take(fd, connection, EMFILE));
 }
 
+static bool lists_copies(void)
+{
+	char *text = control_text("mappings", 65536);
+	bool listed = strstr(text, "\tcopy\t");
+
+	free(text);
+	return listed;
+}
+
 /* Private copies of a reader count as leases. The list shows them until the daemon has noticed the
  * reader's end. */
 static void copies_count(void)
@@ -177,17 +186,8 @@ static void copies_count(void)
 	pattern_write(fd, 3, 0, KIB);
 	spawn(copy_all, 0);
 	join_all(1);
-	bool listed = true;
-
-	for (int tries = 0; listed && tries < 1000; tries++) {
-		char *text = control_text("mappings", 65536);
-
-		listed = strstr(text, "\tcopy\t");
-		free(text);
-		if (listed)
-			usleep(10000);
-	}
-	CHECK(!listed);
+	AWAIT(!lists_copies());
+	CHECK(!lists_copies());
 }
 
 /* Each line is a lease; returns the number of this user's leases. */
@@ -264,9 +264,19 @@ static void open_version(int unused)
 	CHECK(OK(read(fd, text, sizeof(text))) > 0);
 }
 
+/* Whether all files of earlier turns are released. */
+static bool all_are_free(void)
+{
+	int fds[TEXTS + 1], n = open_all("version", fds, EMFILE);
+
+	for (int i = 0; i < n; i++)
+		OK(close(fds[i]));
+	return n == TEXTS;
+}
+
 static void open_texts(int ends)
 {
-	int fds[TEXTS + 1], before = 0;
+	int fds[TEXTS + 1];
 
 	become_user();
 	for (int turn = 0; turn < 3; turn++) {
@@ -278,24 +288,11 @@ static void open_texts(int ends)
 		/* A closed file makes room for another; the kernel tells the daemon a little later.
 		 */
 		OK(close(fds[0]));
-		for (int tries = 0; tries < 1000; tries++) {
-			fds[0] = control_open("version", O_RDONLY);
-			if (fds[0] >= 0)
-				break;
-			usleep(10000);
-		}
+		AWAIT((fds[0] = control_open("version", O_RDONLY)) >= 0);
 		OK(fds[0]);
 		for (int i = 0; i < n && turn < 2; i++)
 			OK(close(fds[i]));
-		/* Wait until all files are released before the next turn. */
-		for (int tries = 0; turn < 2 && tries < 1000; tries++) {
-			before = open_all("version", fds, EMFILE);
-			for (int i = 0; i < before; i++)
-				OK(close(fds[i]));
-			if (before == TEXTS)
-				break;
-			usleep(10000);
-		}
+		AWAIT(turn == 2 || all_are_free());
 	}
 	OK(close(ends));
 	pause();

@@ -122,8 +122,7 @@ static inline int leases_of(int fd)
 /* The daemon notices the end of a connection with a delay. */
 static inline void expect_leases(int fd, int wanted)
 {
-	for (int tries = 0; tries < 1000 && leases_of(fd) != wanted; tries++)
-		usleep(10000);
+	AWAIT(leases_of(fd) == wanted);
 	EQUAL(leases_of(fd), wanted);
 }
 
