@@ -38,7 +38,7 @@ static void an_old_lease_makes_way(void)
 	SOON(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB));
 	answer = lease_file(connection, fd);
 	drop(&answer);
-	SOON(fsetxattr(fd, "user.gpumem.page_size", "64k", 3, 0));
+	SOON(fsetxattr(fd, "user.gpumem.page_size", "2M", 2, 0));
 	answer = lease_file(connection, fd);
 	drop(&answer);
 	OK(close(fd));
