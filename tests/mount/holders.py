@@ -30,7 +30,7 @@ def links(process):
 
 def maps(process, device):
     major, minor = map(int, device.split(":"))
-    return f" {major:02x}:{minor:02x} " in (process / "maps").read_text()
+    return f" {major:02x}:{minor:02x} " in (process / "maps").read_text(errors="replace")
 
 
 def namespace(process):
@@ -42,7 +42,7 @@ def held_by(process, device):
     found = [str(link.relative_to(process)) for link in links(process) if device_of(link) == device]
     if maps(process, device):
         found.append("a mapping")
-    if namespace(process) != namespace(Path("/proc/thread-self")) and f" {device} " in (process / "mountinfo").read_text():
+    if namespace(process) != namespace(Path("/proc/thread-self")) and f" {device} " in (process / "mountinfo").read_text(errors="replace"):
         found.append(f"the mount in its namespace {namespace(process)}")
     return found
 
