@@ -93,7 +93,6 @@ on_a_node() {
 		export ON_A_NODE=1
 		exec unshare --mount --propagation slave "$0"
 	fi
-	release_other_mounts
 	mkdir -p "$WORK/node"
 	mount -t tmpfs tmpfs "$WORK/node"
 	mount --make-shared "$WORK/node"
