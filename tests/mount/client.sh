@@ -13,7 +13,7 @@ client_start() {
 told() {
 	local answer
 	echo "$*" >&"$client_in"
-	read -r -t 60 answer <&"$client_out" || fail "the client said nothing to '$*'"
+	read -r answer <&"$client_out" || fail "the client said nothing to '$*'"
 	echo "$answer"
 }
 

@@ -16,6 +16,14 @@ skip() {
 	exit 77
 }
 
+# At the runner's deadline: what did not happen, and who keeps the mount of `up`.
+awaited='' mount_device=''
+is_late() {
+	[ -z "$mount_device" ] || "${BASH_SOURCE[0]%/*}/holders.py" "$mount_device"
+	fail "did not happen: ${awaited:-the end of the test}"
+}
+trap is_late TERM
+
 trap 'echo "failed at $0:$LINENO: $BASH_COMMAND" >&2' ERR
 set -E
 
@@ -137,13 +145,11 @@ free_bytes() {
 	df -B1 --output=avail "$1" | tail -1 | tr -d ' '
 }
 
-# Waits for up to ten seconds: eventually COMMAND...
+# Waits for an event: eventually COMMAND... There is no other limit than the runner's deadline.
 eventually() {
-	local tries=1000
-	until "$@"; do
-		((tries--)) || fail "did not happen: $*"
-		sleep 0.01
-	done
+	awaited=$*
+	until "$@"; do sleep 0.01; done
+	awaited=
 }
 
 # The daemon with the backend's libraries, for tests that mount by themselves.
@@ -161,6 +167,7 @@ up() {
 	(exec env LD_LIBRARY_PATH="$DAEMON_LIBRARY_PATH" \
 		"$BUILD/gpumemfs" -f "$MNT" -o "$OPTIONS${1:+,$1}" >>"$LOG" 2>&1) &
 	DAEMON_PID=$!
+	awaited="a mount with $OPTIONS${1:+,$1}"
 	until mounted; do
 		kill -0 "$DAEMON_PID" || fail "the daemon ended: $(tail -3 "$LOG")"
 		sleep 0.01
@@ -168,6 +175,8 @@ up() {
 	stat "$MNT/gpu0" >/dev/null
 	# The daemon answers before files of the mount can be shared.
 	while grep -q '^sharing off: the mount has just been made' "$MNT/.gpumem/params"; do sleep 0.01; done
+	mount_device=$(awk -v where="$MNT" '$5 == where { device = $3 } END { print device }' /proc/self/mountinfo)
+	awaited=
 }
 
 # The serving process: the child of $DAEMON_PID, or $DAEMON_PID itself if there is no keeper.

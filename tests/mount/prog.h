@@ -292,7 +292,7 @@ static inline bool exists(const char *path)
  * before the daemon gets the release request. */
 static inline void rename_when_closed(const char *from, const char *to)
 {
-	int error;
+	int error = EBUSY;
 
 	AWAIT((error = rename(from, to) ? errno : 0) != EBUSY && error != EXDEV);
 	EQUAL(error, 0);
