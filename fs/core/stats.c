@@ -53,13 +53,32 @@ const uint64_t stats_bucket_ns[STATS_BUCKETS - 1] = {
     5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 500 * MS, 1000 * MS,
 };
 
+static struct stats_block *block_of_ended_worker(struct stats *stats)
+{
+	struct stats_block *block = atomic_load_explicit(&stats->blocks, memory_order_acquire);
+
+	while (block && atomic_exchange_explicit(&block->owned, true, memory_order_acquire))
+		block = block->next;
+	return block;
+}
+
+void stats_block_give_back(struct stats_block *block)
+{
+	if (block)
+		atomic_store_explicit(&block->owned, false, memory_order_release);
+}
+
 struct stats_block *stats_block_new(struct stats *stats)
 {
-	struct stats_block *block = aligned_alloc(_Alignof(struct stats_block), sizeof(*block));
+	struct stats_block *block = block_of_ended_worker(stats);
 
+	if (block)
+		return block;
+	block = aligned_alloc(_Alignof(struct stats_block), sizeof(*block));
 	if (!block)
 		return NULL;
 	memset(block, 0, sizeof(*block));
+	atomic_store_explicit(&block->owned, true, memory_order_relaxed);
 	block->next = atomic_load_explicit(&stats->blocks, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak_explicit(&stats->blocks, &block->next, block,
 						      memory_order_release, memory_order_relaxed))

@@ -71,7 +71,8 @@ struct stats_volume {
 	_Atomic uint64_t requests, read_bytes, ahead_bytes, write_bytes, copy_bytes;
 };
 
-/* Only the worker writes (relaxed); any thread may read. */
+/* Only the worker writes (relaxed); any thread may read. The next worker goes on with the block of
+ * a worker that has ended, so that threads which come and go need no more memory. */
 struct stats_block {
 	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t ops[STAT_OPS];
 	_Atomic uint64_t errors[STAT_OPS];
@@ -82,6 +83,7 @@ struct stats_block {
 	_Atomic uint64_t ended;	  /* ended requests of all kinds in ops */
 	uint64_t ended_before;	  /* for stats_stuck only */
 	struct stats_block *next; /* in struct stats; set once */
+	atomic_bool owned;	  /* a worker has the block */
 };
 
 struct stats_volume_totals {
@@ -101,6 +103,7 @@ struct stats {
 };
 
 struct stats_block *stats_block_new(struct stats *stats); /* NULL: no memory */
+void stats_block_give_back(struct stats_block *block);	  /* NULL: nothing */
 void stats_sum(struct stats *stats, struct stats_totals *totals);
 void stats_free(struct stats *stats);
 /* The number of workers that serve the same request as at the last call. Only one thread may call.

@@ -66,6 +66,7 @@ static void worker_free(void *pointer)
 	}
 	memory_free(worker->request, worker->request_bytes);
 	memory_free(worker->replies, 2 * worker->reply_bytes);
+	stats_block_give_back(worker->stats);
 	free(worker);
 }
 

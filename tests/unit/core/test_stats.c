@@ -63,6 +63,25 @@ START_TEST(blocks_add_up)
 }
 END_TEST
 
+/* Threads that come and go need no more memory, and their counts stay. */
+START_TEST(blocks_of_ended_workers_are_used_again)
+{
+	struct stats stats = {NULL};
+	struct stats_totals totals;
+	struct stats_block *a = stats_block_new(&stats), *b = stats_block_new(&stats);
+
+	stats_add(&a->ops[STAT_READ], 3);
+	stats_block_give_back(a);
+	ck_assert_ptr_eq(stats_block_new(&stats), a);
+	stats_add(&a->ops[STAT_READ], 4);
+	struct stats_block *c = stats_block_new(&stats);
+	ck_assert(c != a && c != b);
+	stats_sum(&stats, &totals);
+	ck_assert_uint_eq(totals.ops[STAT_READ], 7);
+	stats_free(&stats);
+}
+END_TEST
+
 START_TEST(some_answers_are_no_errors)
 {
 	ck_assert(stats_error_is_ordinary(STAT_READ, -EAGAIN));
@@ -225,6 +244,7 @@ int main(void)
 
 	tcase_add_test(tests, nothing_sums_to_zero);
 	tcase_add_test(tests, blocks_add_up);
+	tcase_add_test(tests, blocks_of_ended_workers_are_used_again);
 	tcase_add_test(tests, some_answers_are_no_errors);
 	tcase_add_test(tests, latencies_fall_into_buckets);
 	tcase_add_test(tests, some_requests_are_timed);
