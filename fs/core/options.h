@@ -61,7 +61,7 @@ struct options {
 		     socket */
 
 	enum backend_kind backend;
-	char *gpus; /* ascending, comma-separated, each once; NULL: all */
+	char *gpus; /* names and UUIDs, then numbers: ascending, each once; commas; NULL: all */
 	struct amount size, reserve;
 	struct amount spill;	   /* system memory for all GPUs together */
 	struct amount spill_disk;  /* the same on the disk of the spool */

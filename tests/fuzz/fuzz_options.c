@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A command line, with a word on each line of the input: the parser refuses the whole command line,
  * or fills in usable options. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,50 @@ static void require(bool holds)
 		abort();
 }
 
+/* "gpu0", "gpu0.mig1", or a UUID of a GPU or of a MIG instance. */
+static bool is_name(const char *item, size_t length)
+{
+	static const char uuid[] = "hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh";
+
+	if (!memcmp(item, "gpu", 3))
+		return length > 3 && strspn(item + 3, "0123456789.mig") >= length - 3;
+	if (length != 4 + strlen(uuid) || (memcmp(item, "GPU-", 4) && memcmp(item, "MIG-", 4)))
+		return false;
+	for (size_t i = 0; uuid[i]; i++)
+		if (uuid[i] == 'h' ? !isxdigit((unsigned char)item[4 + i]) : item[4 + i] != '-')
+			return false;
+	return true;
+}
+
+/* Names as given, and then numbers: ascending, each once. */
+static void check_gpus(const char *list)
+{
+	for (long last = -1;; list++) {
+		size_t length = strcspn(list, ",");
+		char *end;
+
+		if (isdigit((unsigned char)*list)) {
+			long number = strtol(list, &end, 10);
+
+			require(end == list + length && length <= 2 && number > last &&
+				number < BACKEND_DEVICES_MAX);
+			last = number;
+		} else {
+			require(last < 0 && length > 3 && is_name(list, length));
+		}
+		list += length;
+		if (!*list)
+			return;
+	}
+}
+
 static void check(const struct options *options)
 {
 	if (options->help || options->version)
 		return;
 	require(options->mountpoint && options->mountpoint[0] == '/');
-	require(!options->gpus || strspn(options->gpus, "0123456789,") == strlen(options->gpus));
+	if (options->gpus)
+		check_gpus(options->gpus);
 	require(options->host_gpus >= 1 && options->host_gpus <= BACKEND_DEVICES_MAX);
 	require(options->threads <= 256);
 	require(options->umask <= 0777);
