@@ -3,18 +3,22 @@
 /* A spool with arbitrary records: refused records leave nothing behind. The tree made of the
  * accepted records is consistent, is read with or without an error, can be saved again and freed.
  * The input is the JSON of the records, separated by lines "---"; the fuzzer adds a valid header
- * and checksum to every record. */
+ * and checksum to every record.
+ *
+ * All inputs share one backend with its volumes; each input has a spool and a tree of its own. */
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "fs/core/fs.h"
+#include "fs/core/memory.h"
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/dir.h"
@@ -38,10 +42,54 @@ static void require(bool holds)
 		abort();
 }
 
+/* In place of the functions of parallel.c: new threads for each input would take longer than the
+ * work. */
+int spool_parallel(uint64_t count, unsigned threads, int (*work)(void *context, uint64_t number),
+		   void *context)
+{
+	int error = 0;
+
+	(void)threads;
+	for (uint64_t number = 0; error == 0 && number < count; number++)
+		error = work(context, number);
+	return error;
+}
+
+void *spool_buffer(struct fs *of)
+{
+	struct worker *worker = worker_self(of);
+
+	return worker && worker->reply_bytes >= SPOOL_BLOCK ? worker->reply : NULL;
+}
+
+/* In place of the functions of memory.c: workers come and go with each input, and populating and
+ * locking their memory would take longer than the work. */
+static void *idle_memory;
+static size_t idle_bytes;
+
+void *memory_populate(size_t bytes)
+{
+	void *memory = idle_memory;
+
+	if (!memory || idle_bytes != bytes)
+		return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
+	idle_memory = NULL;
+	return memory;
+}
+
+void memory_free(void *memory, size_t bytes)
+{
+	if (idle_memory)
+		munmap(idle_memory, idle_bytes);
+	idle_memory = memory;
+	idle_bytes = bytes;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-	(void)st, (void)type, (void)at;
-	return remove(path);
+	(void)st, (void)type;
+	return at->level ? remove(path) : 0;
 }
 
 static void clear(void)
@@ -49,11 +97,25 @@ static void clear(void)
 	nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+static void remove_scratch(void)
+{
+	clear();
+	rmdir(scratch);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+	char text[160];
+	char *words[] = {"gpumemfs", "/proc", "-o", text, NULL};
+
 	(void)argc, (void)argv;
 	log_setup(LOG_LEVEL_DEBUG, 0);
 	snprintf(scratch, sizeof(scratch), "/dev/shm/gpumemfs-fuzz-spool-%d", getpid());
+	require(mkdir(scratch, 0700) == 0 && atexit(remove_scratch) == 0);
+	snprintf(text, sizeof(text), "backend=host,host_size=16M,spool=%s", scratch);
+	require(options_parse(4, words, &fs.options) == 0);
+	fs.can.max_write = SPOOL_BLOCK;
+	require(fs_prepare(&fs) == 0);
 	return 0;
 }
 
@@ -116,11 +178,10 @@ static void put_record(unsigned number, const uint8_t *lines, size_t size)
 
 static void put_spool(const uint8_t *data, size_t size)
 {
-	static const char *const folders[] = {"", "/.spool", "/.spool/records", "/.spool/data"};
+	static const char *const folders[] = {"/.spool", "/.spool/records", "/.spool/data"};
 	char path[128];
 
-	clear();
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		snprintf(path, sizeof(path), "%s%s", scratch, folders[i]);
 		require(mkdir(path, 0700) == 0);
 	}
@@ -166,22 +227,17 @@ static void walk(struct inode *dir, unsigned depth)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct spool_saved saved;
-	char text[160];
-	char *argv[] = {"gpumemfs", "/proc", "-o", text, NULL};
 
 	put_spool(data, size);
-	snprintf(text, sizeof(text), "backend=host,host_size=16M,spool=%s", scratch);
-	memset(&fs, 0, sizeof(fs));
-	require(options_parse(4, argv, &fs.options) == 0);
-	fs.can.max_write = SPOOL_BLOCK;
-	if (fs_open(&fs) == 0) {
+	require(tree_init(&fs) == 0);
+	if (spool_open(&fs) == 0) {
 		walk(fs.root, RECORDS_MAX);
 		spool_save_below(&fs, NULL, &saved);
 		walk(fs.root, RECORDS_MAX);
-		fs_close(&fs);
+		spool_close(&fs);
 	}
-	options_free(&fs.options);
+	tree_destroy(&fs);
 	worker_end();
-	clear(); /* libFuzzer ends without notice to the target */
+	clear();
 	return 0;
 }
