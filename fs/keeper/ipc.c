@@ -75,7 +75,8 @@ static int receive_packet(int ipc, struct ipc_message *message, int *fd, int fla
 	struct msghdr packet = {.msg_iov = &part,
 				.msg_iovlen = 1,
 				.msg_control = control.bytes,
-				.msg_controllen = sizeof(control.bytes)};
+				/* Without the padding, in which a second descriptor would fit. */
+				.msg_controllen = CMSG_LEN(sizeof(int))};
 	ssize_t n;
 
 	*fd = -1;
