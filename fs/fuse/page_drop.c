@@ -7,7 +7,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/internal.h"
-#include "fs/tree/inode.h"
+#include "fs/tree/inode_unseen.h"
 
 /* The lock of an inode is held for so many bytes: 1.3 ms. */
 #define PART (16 << 20)
@@ -35,6 +35,9 @@ static void pages_drop(const struct session *session, struct inode *inode)
 
 	while (offset < bytes && pages_drop_part(session, inode, offset))
 		offset += PART;
+	scoped_lock(&inode->lock);
+	if (!inode->opens)
+		atomic_store(&inode->pages, 0);
 }
 
 static void page_drop_work(struct background *background)
@@ -77,7 +80,7 @@ void session_drop_pages(struct session *session, struct inode *inode)
 {
 	struct page_drop *drop = &session->page_drop;
 
-	if (!atomic_exchange(&inode->paged, false))
+	if (!atomic_load(&inode->pages))
 		return;
 	scoped_lock(&drop->lock);
 	if (drop->stopping || !drop->background.work || drop->n_inodes == PAGE_DROP_FILES)

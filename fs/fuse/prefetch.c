@@ -18,7 +18,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/internal.h"
-#include "fs/tree/inode.h"
+#include "fs/tree/inode_unseen.h"
 
 /* A program that has read so much without a gap is expected to read on. */
 #define BEGIN (32ULL << 20)
@@ -221,7 +221,7 @@ void session_page_read(struct session *session, struct inode *inode, pid_t reade
 	struct prefetch *prefetch = &session->prefetch;
 	struct prefetch_job request = {inode->ino, offset, offset + bytes, reader};
 
-	atomic_store_explicit(&inode->paged, true, memory_order_relaxed);
+	inode_pages_add(inode, offset, bytes);
 	if (!atomic_load(&prefetch->thread) || !reader)
 		return;
 	if (reader == atomic_load(&prefetch->thread)) {

@@ -11,6 +11,7 @@
 #include "fs/ops/ops.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/host_out.h"
+#include "fs/tree/inode_unseen.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -120,6 +121,9 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	}
 	if (op->completed & JOURNAL_COMPLETED_OPEN)
 		return 0;
+	/* The kernel drops all pages of the file before the new handle can be used. */
+	if (!inode->opens && !info->keep_cache)
+		atomic_store(&inode->pages, 0);
 	inode->opens++;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */

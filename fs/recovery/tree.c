@@ -247,6 +247,7 @@ static void inode_forget_handles(struct fs *fs, struct inode *inode)
 {
 	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
 
+	atomic_store(&inode->pages, 0);
 	if (!inode->opens && !inode->writers && !inode->keep_data && (!backing || !*backing))
 		return;
 	inode->opens = inode->writers = 0;

@@ -18,6 +18,7 @@
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_state.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/inode_unseen.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -254,6 +255,7 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 		if (S_ISREG(mode)) {
 			file_set_fields(inode->file, &((struct journal_slot *)inode->fields)->file);
 			file_set_was_leased(inode->file);
+			atomic_store(&inode->pages, INODE_PAGES_ALL);
 		}
 	}
 	if (!S_ISREG(mode))

@@ -48,6 +48,7 @@ struct inode {
 	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
 	int64_t btime;			  /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	  /* bytes charged to quota_dir */
+	_Atomic uint64_t pages;		  /* read by the kernel: inode_unseen.h */
 	_Atomic mode_t mode;		  /* written under lock */
 	_Atomic uid_t uid;		  /* written under lock and user_limits.lock */
 	_Atomic uid_t object_uid;	  /* uid charged for the descriptor of host/ */
@@ -64,7 +65,6 @@ struct inode {
 	_Atomic uint8_t out;	   /* enum host_listing, of host_out.h */
 	bool unlinked_open;	   /* counted in fs->n_unlinked_open; lock */
 	atomic_bool recorded;	   /* the journal has the inode */
-	atomic_bool paged;	   /* the kernel may have pages that a mapping filled */
 	atomic_bool times_seen;	   /* a program has been told the times since a write */
 	bool keep_data;		   /* see inode_may_drop; lock */
 	_Atomic uint8_t residency; /* enum inode_residency, set by the inode_watch */

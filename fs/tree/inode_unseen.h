@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Stores into a file without a request to the daemon.
+ *
+ * Pages of the kernel: a program stores into a mapped page, and the kernel writes the page back at
+ * msync(2), or at munmap(2) at the latest. The daemon cannot ask for these bytes while a request is
+ * served (page_drop.c says why), but the kernel had to read each page before the first store. So
+ * while a handle can write, and a mapping counts as a handle, every page that was read may have
+ * newer bytes than the file. The pages are kept as one range, in granules of 2 MiB. */
+#ifndef FS_TREE_INODE_UNSEEN_H
+#define FS_TREE_INODE_UNSEEN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/tree/inode.h"
+
+#define INODE_PAGES_SHIFT 21
+/* inode->pages: the first granule in the upper half, the end in the lower half; 0: no pages. */
+#define INODE_PAGES_ALL UINT32_MAX
+
+struct inode_pages {
+	uint64_t from, to; /* bytes */
+};
+
+/* The kernel reads these bytes into pages. Any thread. Whether the range has become wider. */
+static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_t bytes)
+{
+	uint64_t first = offset >> INODE_PAGES_SHIFT;
+	uint64_t end = ((offset + (bytes ? bytes - 1 : 0)) >> INODE_PAGES_SHIFT) + 1;
+	uint64_t pages = atomic_load_explicit(&inode->pages, memory_order_relaxed), wider;
+
+	first = first < UINT32_MAX ? first : UINT32_MAX - 1;
+	end = end < UINT32_MAX ? end : UINT32_MAX;
+	do {
+		uint64_t old_first = pages >> 32, old_end = pages & UINT32_MAX;
+
+		if (old_end && old_first <= first && end <= old_end)
+			return false;
+		wider = (old_end && old_first < first ? old_first : first) << 32 |
+			(old_end > end ? old_end : end);
+	} while (!atomic_compare_exchange_weak(&inode->pages, &pages, wider));
+	return true;
+}
+
+#endif
