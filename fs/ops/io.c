@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "common/cleanup.h"
 #include "fs/ahead/ahead.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/session.h"
 #include "fs/fuse/uring_buffer.h"
 #include "fs/ops/inode_io.h"
+#include "fs/tree/inode_unseen.h"
 
 static void op_range(struct op *op, off_t offset, size_t bytes)
 {
@@ -105,6 +107,44 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 						 .mode = mode}));
 }
 
+static struct inode_pages dirty_pages(struct inode *inode)
+{
+	scoped_lock(&inode->lock);
+	return inode_dirty_pages(inode);
+}
+
+static int64_t hole_find(struct inode *inode, const struct inode_pages *pages, uint64_t offset)
+{
+	int64_t found = file_seek(inode->file, offset, SEEK_HOLE);
+	uint64_t size = file_size(inode->file);
+
+	if (found < 0 || (uint64_t)found < pages->from || (uint64_t)found >= pages->to)
+		return found;
+	return pages->to < size ? file_seek(inode->file, pages->to, SEEK_HOLE) : (int64_t)size;
+}
+
+static int64_t data_find(struct inode *inode, const struct inode_pages *pages, uint64_t offset)
+{
+	int64_t found = file_seek(inode->file, offset, SEEK_DATA);
+	uint64_t start = offset < pages->from ? pages->from : offset;
+
+	if (start >= pages->to || start >= file_size(inode->file) ||
+	    (found < 0 && found != -ENXIO) || (found >= 0 && (uint64_t)found < start))
+		return found;
+	return (int64_t)start;
+}
+
+/* Dirty pages of the kernel count as data, which a copy would lose in a hole. */
+static int64_t inode_seek(struct inode *inode, uint64_t offset, int whence)
+{
+	struct inode_pages pages = dirty_pages(inode);
+
+	if (pages.from >= pages.to)
+		return file_seek(inode->file, offset, whence);
+	return whence == SEEK_HOLE ? hole_find(inode, &pages, offset)
+				   : data_find(inode, &pages, offset);
+}
+
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 		     struct fuse_file_info *info)
 {
@@ -114,7 +154,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence,
 	if (!op_begin(&op, req, ino, STAT_LSEEK))
 		return;
 	op_range(&op, offset, 0);
-	int64_t found = file_seek(op.inode->file, (uint64_t)offset, whence);
+	int64_t found = inode_seek(op.inode, (uint64_t)offset, whence);
 
 	if (found < 0) {
 		op_done(&op, req, (int)found);

@@ -44,4 +44,27 @@ static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_
 	return true;
 }
 
+/* The pages that may have newer bytes than the file; from == to: none. The kernel maps an object
+ * without pages of its own. lock is held. */
+static inline struct inode_pages inode_dirty_pages(struct inode *inode)
+{
+	bool may_store = inode->writers && !*file_backing_id(inode->file);
+	uint64_t pages = may_store ? atomic_load(&inode->pages) : 0, end = pages & UINT32_MAX;
+
+	return (struct inode_pages){
+	    .from = pages >> 32 << INODE_PAGES_SHIFT,
+	    .to = end == UINT32_MAX ? UINT64_MAX : end << INODE_PAGES_SHIFT,
+	};
+}
+
+/* Programs such as tar take a file without blocks for a hole as a whole, so dirty pages count as a
+ * block before any of them has reached the file's memory. lock is held. */
+static inline void inode_unseen_count_block(struct inode *inode, struct stat *st)
+{
+	struct inode_pages pages = inode_dirty_pages(inode);
+
+	if (pages.from < pages.to && pages.from < (uint64_t)st->st_size && !st->st_blocks)
+		st->st_blocks = POOL_BLOCK_MIN / 512;
+}
+
 #endif
