@@ -221,7 +221,8 @@ void session_page_read(struct session *session, struct inode *inode, pid_t reade
 	struct prefetch *prefetch = &session->prefetch;
 	struct prefetch_job request = {inode->ino, offset, offset + bytes, reader};
 
-	inode_pages_add(inode, offset, bytes);
+	if (inode_pages_add(inode, offset, bytes) && inode_has_unseen_stores(inode))
+		session_changed(session, inode->ino);
 	if (!atomic_load(&prefetch->thread) || !reader)
 		return;
 	if (reader == atomic_load(&prefetch->thread)) {

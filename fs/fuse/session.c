@@ -328,7 +328,8 @@ dev_t session_device(const struct session *session)
 void session_changed(struct session *session, uint64_t ino)
 {
 	/* Pages stay valid, so the kernel sends no request that this thread would have to serve. */
-	fuse_lowlevel_notify_inval_inode(session->fuse, ino, -1, 0);
+	if (atomic_load(&session->running))
+		fuse_lowlevel_notify_inval_inode(session->fuse, ino, -1, 0);
 }
 
 int session_wait(struct session *session)

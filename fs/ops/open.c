@@ -213,6 +213,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		op_done(&op, req, error);
 		return;
 	}
+	if (flags_write(flags) && inode_has_unseen_stores(op.inode))
+		session_changed(op.fs->session, ino);
 	op_end(&op, 0);
 	if (fuse_reply_open(req, info))
 		op_closed(&op, NULL, op.inode, flags);

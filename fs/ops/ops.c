@@ -11,6 +11,7 @@
 #include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/inode_unseen.h"
 
 #define RELEASE_WAIT_NS	   1000000L
 #define RELEASE_WAIT_TRIES 20
@@ -139,11 +140,15 @@ bool op_wait_release(int *tries)
 	return true;
 }
 
-double op_attr_seconds(const struct inode *inode)
+double op_attr_seconds(struct inode *inode)
 {
 	const struct volume *volume = inode->volume;
 
-	return S_ISREG(inode->mode) && volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
+	if (!S_ISREG(inode->mode))
+		return CACHE_SECONDS;
+	if (inode_has_unseen_stores(inode))
+		return 0;
+	return volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
 }
 
 void op_entry(struct inode *inode, struct fuse_entry_param *entry)

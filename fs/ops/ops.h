@@ -99,7 +99,7 @@ void op_done(struct op *op, fuse_req_t req, int error);
  * reference is dropped. */
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);
-double op_attr_seconds(const struct inode *inode);
+double op_attr_seconds(struct inode *inode);
 /* The same for create and tmpfile. */
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		     struct fuse_file_info *info);

@@ -2,6 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Stores into a file without a request to the daemon.
  *
+ * The object of a host/ file that the kernel has (passthrough) or that a program may still have.
+ *
  * Pages of the kernel: a program stores into a mapped page, and the kernel writes the page back at
  * msync(2), or at munmap(2) at the latest. The daemon cannot ask for these bytes while a request is
  * served (page_drop.c says why), but the kernel had to read each page before the first store. So
@@ -14,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/cleanup.h"
 #include "fs/tree/inode.h"
 
 #define INODE_PAGES_SHIFT 21
@@ -65,6 +68,19 @@ static inline void inode_unseen_count_block(struct inode *inode, struct stat *st
 
 	if (pages.from < pages.to && pages.from < (uint64_t)st->st_size && !st->st_blocks)
 		st->st_blocks = POOL_BLOCK_MIN / 512;
+}
+
+/* Whether stores may happen now, so that the kernel may cache no attributes of the regular file. */
+static inline bool inode_has_unseen_stores(struct inode *inode)
+{
+	bool object = atomic_load_explicit(file_backing_id(inode->file), memory_order_relaxed);
+
+	if (atomic_load(&inode->out))
+		return true;
+	if (!object && !atomic_load_explicit(&inode->pages, memory_order_relaxed))
+		return false;
+	scoped_lock(&inode->lock);
+	return inode->writers;
 }
 
 #endif
