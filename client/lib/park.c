@@ -55,14 +55,11 @@ static int file_may_park(const struct gpumem *file)
 int client_park(struct gpumem *file)
 {
 	const struct client_gpu_ops *ops = client_file_ops(file);
-	struct client_stamp stamp;
 
 	file->on_request = false;
 	if (file->parked)
 		return 0;
 	int rc = file_may_park(file);
-	if (rc == 0)
-		rc = file_stamp(file, &stamp);
 	if (rc < 0)
 		return rc;
 	stream_fence();
@@ -75,7 +72,9 @@ int client_park(struct gpumem *file)
 	file->connection = NULL;
 	file->layout.lease = 0;
 	file->parked = true;
-	file->stamp = stamp;
+	/* After the lease: its end moves mtime. */
+	if (file_stamp(file, &file->stamp) < 0)
+		file->stamp = (struct client_stamp){.size = UINT64_MAX};
 	return rc;
 }
 
@@ -106,9 +105,10 @@ int client_unpark(struct gpumem *file)
 	if (!file->parked)
 		return 0;
 	file->parked = false;
-	int rc = client_file_renew(file);
+	/* Before the lease, during which mtime moves. */
+	int rc = file_stamp(file, &now);
 	if (rc == 0)
-		rc = file_stamp(file, &now);
+		rc = client_file_renew(file);
 	if (rc == 0)
 		rc = mappings_return(file);
 	if (rc < 0) {
