@@ -45,7 +45,7 @@ static void share_start(struct fs *fs, const struct session *session)
 {
 	struct share *share;
 
-	if (share_open(fs, session_device(session), &share)) {
+	if (share_open(fs, session_device(session), session_changed, &share)) {
 		unclaimed_leases_end(fs);
 		return;
 	}

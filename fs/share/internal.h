@@ -119,6 +119,7 @@ struct share {
 	char reason[RUNTIME_REASON_MAX]; /* why there is no socket; empty: the error says why */
 	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
+	share_changed *changed;
 	struct share_queue *queue;
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;

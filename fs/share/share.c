@@ -183,7 +183,7 @@ static int share_start(struct share *share)
 	return error;
 }
 
-int share_open(struct fs *fs, dev_t device, struct share **opened)
+int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share **opened)
 {
 	struct share *share = calloc(1, sizeof(*share));
 
@@ -196,6 +196,7 @@ int share_open(struct fs *fs, dev_t device, struct share **opened)
 			   .stop_fd = -1,
 			   .tree_fd = -1,
 			   .device = device,
+			   .changed = changed,
 			   /* Late answers to notices of an earlier daemon have other numbers. */
 			   .last_notice = (uint32_t)clock_ns()};
 	pthread_mutex_init(&share->lock, NULL);

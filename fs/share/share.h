@@ -15,13 +15,17 @@
 
 struct fs;
 struct inode;
+struct session;
 struct share;
 struct volume;
 
 /* Binds .gpumem/socket on the mount, which must be answering, and starts the share thread: 0, or
  * -errno after a line in the log; the mount works without sharing. device is the mount's device
  * number, or 0 where the session does not know the number. */
-int share_open(struct fs *fs, dev_t device, struct share **share);
+/* changed: makes the kernel ask for an inode's attributes again; called under no lock, by any
+ * thread, also before the mount answers. */
+typedef void share_changed(struct session *session, uint64_t ino);
+int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share **share);
 /* Whether an earlier daemon left a socket. share_open then serves that socket and needs no answer
  * from the mount, and is called first, so that no program sees the mount without a socket. */
 bool share_is_kept(struct fs *fs);
