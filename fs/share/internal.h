@@ -40,6 +40,7 @@ struct share_lease {
 	struct inode *inode; /* held open */
 	enum gpumem_access access;
 	bool private;	    /* the inode is a copy for this lease alone: copy.h */
+	bool unseen;	    /* may store without the daemon's knowledge: inode_unseen_begin */
 	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
 	int64_t since;	    /* clock_ns */
 	uint32_t slot;	    /* of the lease in the share's persistent memory */

@@ -99,6 +99,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->inode = params->inode;
 	lease->access = params->access;
 	lease->private = params->file != NULL;
+	lease->unseen = params->access == GPUMEM_ACCESS_WRITE && !lease->private;
 	lease->file = params->file;
 	lease->since = clock_ns();
 	lease->request = params->request;
@@ -134,6 +135,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	    .inode = inode,
 	    .access = stored->access & ~PERSIST_PRIVATE,
 	    .private = stored->access & PERSIST_PRIVATE,
+	    .unseen = persist_lease_is_unseen(stored),
 	    .since = stored->since,
 	    .slot = slot,
 	    .request = stored->request,
@@ -157,6 +159,8 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	}
 	if (stored->kind != FILE_LEASE_DROPPED)
 		lease_publish(share, connection, lease);
+	if (lease->unseen)
+		inode_unseen_begin(inode);
 	return 0;
 }
 
@@ -209,8 +213,14 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(share->fs->leases, &lease->listed);
 	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	uint64_t ino = lease->inode->ino;
+
+	if (lease->unseen)
+		inode_unseen_end(lease->inode);
 	/* Once removed from the list, the lease cannot be dropped any more. */
 	share_file_unlease(share, lease->inode, atomic_load(&lease->kind));
+	if (lease->unseen)
+		share->changed(share->fs->session, ino);
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
@@ -255,12 +265,21 @@ static int lease_begin(struct share *share, const struct lease_params *params)
 	return kind;
 }
 
+/* Before a layout is sent: the kernel may have attributes from before the lease, and the number of
+ * blocks from before the file's holes were filled. */
+static void lease_announce(struct share *share, const struct share_lease *lease, uint64_t allocated)
+{
+	if (!lease->private && (lease->unseen || file_allocated(lease->inode->file) != allocated))
+		share->changed(share->fs->session, lease->inode->ino);
+}
+
 /* Leases the memory of the file itself, with a reference of the lease's own. -EPERM: a reader may
  * not have that memory. */
 static int lease_shared(struct share *share, struct share_connection *connection,
 			const struct lease_params *params)
 {
 	struct share_lease *lease;
+	uint64_t allocated = file_allocated(params->inode->file);
 	int kind = lease_begin(share, params);
 
 	if (kind < 0)
@@ -271,6 +290,9 @@ static int lease_shared(struct share *share, struct share_connection *connection
 		lease_undo(share, params->inode, (enum file_lease_kind)kind);
 		return error;
 	}
+	if (lease->unseen)
+		inode_unseen_begin(params->inode);
+	lease_announce(share, lease, allocated);
 	/* The lease is counted: the file stays on its volume, and the chunks exported from here on
 	 * stay valid. */
 	error = share_send_chunks(share, connection, lease, params->request, 0, params->wait);
@@ -323,11 +345,13 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	struct inode_call call;
 
 	lease_call_init(&call, share, inode, wait);
+	uint64_t allocated = file_allocated(inode->file);
 	int error =
 	    file_lease_more(inode->file, &call.call, share_access(inode, lease->access), wait);
 
 	if (error)
 		return error;
+	lease_announce(share, lease, allocated);
 	lease_list_measure(share->fs->leases, &lease->listed);
 	return share_send_chunks(share, connection, lease, number, first, wait);
 }
@@ -374,7 +398,11 @@ int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_ask *ask, enum file_wait wait)
 {
 	struct lease_params params = {
-	    .request = ask->ask.request, .inode = ask->inode, .access = ask->access, .wait = wait};
+	    .request = ask->ask.request,
+	    .inode = ask->inode,
+	    .access = ask->access,
+	    .wait = wait,
+	};
 	struct share_lease *earlier = ask->resent ? lease_of_ask(connection, ask) : NULL;
 
 	if (earlier)

@@ -29,6 +29,12 @@ struct persist_lease {
 /* The file is a copy for this lease alone. */
 #define PERSIST_PRIVATE 4U
 
+/* Whether the lease's holder may store into the file without the daemon's knowledge. */
+static inline bool persist_lease_is_unseen(const struct persist_lease *lease)
+{
+	return lease->access == GPUMEM_ACCESS_WRITE;
+}
+
 /* Maps the memory of an earlier daemon, or makes new memory: 0, with NULL where there is no keeper,
  * or -errno. */
 int persist_open(struct fdstore *fdstore, struct persist **persist);

@@ -430,6 +430,8 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    S_ISREG(inode->mode) ? file_stat(inode->file) : (struct object_stat){0};
 
 	mtime_update(inode, (int64_t)found.mtime);
+	if (atomic_load(&inode->unseen_leases))
+		inode_unseen_touch(inode);
 	if (!atomic_load(&inode->times_seen))
 		atomic_store(&inode->times_seen, true);
 	*st = (struct stat){

@@ -56,6 +56,7 @@ struct inode {
 	_Atomic uint32_t nlink;		  /* written under lock */
 	uint32_t opens, writers;	  /* open handles, and open handles for writing; lock */
 	uint32_t lease_refs;		  /* leases: inode_lease.h; lock */
+	_Atomic uint32_t unseen_leases;	  /* of them, those that may store: inode_unseen.h */
 	uint32_t xattr_bytes;		  /* metadata bytes of xattrs; lock */
 	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
 	 * user_limits.lock. */

@@ -12,6 +12,7 @@
 #include "fs/file/export.h"
 #include "fs/tree/host_out.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_unseen.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 
@@ -43,6 +44,20 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 		inode_call_init(&call, fs, inode, worker_copier(fs));
 		file_trim(inode->file, &call.call);
 	}
+}
+
+void inode_unseen_begin(struct inode *inode)
+{
+	atomic_fetch_add(&inode->unseen_leases, 1);
+}
+
+/* mtime first: a reply that the kernel may cache has the new mtime. */
+void inode_unseen_end(struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	inode_unseen_touch(inode);
+	pthread_mutex_unlock(&inode->lock);
+	atomic_fetch_sub(&inode->unseen_leases, 1);
 }
 
 struct unclaimed_leases {

@@ -2,6 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Stores into a file without a request to the daemon.
  *
+ * A lease for writing: every byte may change at any time, so mtime moves with every reply, and the
+ * kernel may not cache attributes.
+ *
  * The object of a host/ file that the kernel has (passthrough) or that a program may still have.
  *
  * Pages of the kernel: a program stores into a mapped page, and the kernel writes the page back at
@@ -70,12 +73,21 @@ static inline void inode_unseen_count_block(struct inode *inode, struct stat *st
 		st->st_blocks = POOL_BLOCK_MIN / 512;
 }
 
+/* Moves mtime and ctime of a file that is leased for writing. lock is held. */
+static inline void inode_unseen_touch(struct inode *inode)
+{
+	int64_t now = time_now();
+
+	inode_set_mtime(inode, now);
+	atomic_store(&inode->fields->ctime, now);
+}
+
 /* Whether stores may happen now, so that the kernel may cache no attributes of the regular file. */
 static inline bool inode_has_unseen_stores(struct inode *inode)
 {
 	bool object = atomic_load_explicit(file_backing_id(inode->file), memory_order_relaxed);
 
-	if (atomic_load(&inode->out))
+	if (atomic_load(&inode->unseen_leases) || atomic_load(&inode->out))
 		return true;
 	if (!object && !atomic_load_explicit(&inode->pages, memory_order_relaxed))
 		return false;
