@@ -66,6 +66,13 @@ struct gpumem_lease_ask {
 
 #define GPUMEM_IOC_LEASE _IOW('g', 0x48, struct gpumem_lease_ask)
 
+/* As GPUMEM_IOC_LEASE, for a process that stores nothing, or that makes the kernel move the file's
+ * times by a write(2) after its stores. During other leases for writing the daemon cannot tell
+ * whether the process has stored, so mtime and ctime move with every stat(2), and at the end of the
+ * lease. They do so here too unless the caller is the file's owner or root, who may set the times
+ * anyway. */
+#define GPUMEM_IOC_LEASE_TIMED _IOW('g', 0x4f, struct gpumem_lease_ask)
+
 #define GPUMEM_SOCKET_TEXT 1020
 
 /* The result of GPUMEM_IOC_SOCKET: where the mount has its socket. For regular files, with any open

@@ -79,8 +79,19 @@ static void lease_done(struct share_ask *ask, int error)
 	free(lease);
 }
 
+/* A user who may only write to a file must not change its bytes and leave its times. */
+static enum share_times lease_times(const struct op *op, unsigned command)
+{
+	uid_t uid = fuse_req_ctx(op->req)->uid;
+
+	if (command != GPUMEM_IOC_LEASE_TIMED ||
+	    (uid != op->inode->uid && !user_is_privileged(uid)))
+		return SHARE_TIMES_UNSEEN;
+	return SHARE_TIMES_TOLD;
+}
+
 static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
-			const struct gpumem_lease_ask *ask)
+			const struct gpumem_lease_ask *ask, enum share_times times)
 {
 	struct lease_op *lease = malloc(sizeof(*lease));
 	struct share *share;
@@ -92,6 +103,7 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 		*lease = (struct lease_op){
 		    .ask = {.inode = op->inode,
 			    .access = handle_access(info),
+			    .times = times,
 			    .pid = fuse_req_ctx(op->req)->pid,
 			    .uid = fuse_req_ctx(op->req)->uid,
 			    .resent = journal_request_is_resent(op->worker->request_number),
@@ -273,6 +285,7 @@ static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes
 	case GPUMEM_IOC_DROP:
 		return out_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_LEASE:
+	case GPUMEM_IOC_LEASE_TIMED:
 	case GPUMEM_IOC_COPY:
 		return in_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_NOTIFY:
@@ -315,8 +328,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		ioctl_socket(&op, req);
 		break;
 	case GPUMEM_IOC_LEASE:
+	case GPUMEM_IOC_LEASE_TIMED:
 		memcpy(&lease, in, sizeof(lease));
-		ioctl_lease(&op, info, &lease);
+		ioctl_lease(&op, info, &lease, lease_times(&op, command));
 		break;
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));

@@ -53,6 +53,7 @@ struct lease_params {
 	uint32_t request; /* its number */
 	struct inode *inode;
 	enum gpumem_access access;
+	enum share_times times;
 	struct inode *file; /* the file that inode is a private copy of; NULL: inode is no copy */
 	enum file_wait wait;
 };

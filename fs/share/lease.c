@@ -37,6 +37,13 @@ static int lease_add(struct share_connection *connection, struct share_lease *le
 	return 0;
 }
 
+static uint32_t lease_persist_flags(const struct share_lease *lease)
+{
+	if (lease->private)
+		return PERSIST_PRIVATE;
+	return lease->access == GPUMEM_ACCESS_WRITE && !lease->unseen ? PERSIST_TIMED : 0;
+}
+
 /* False where the persistent memory has no room. */
 static bool lease_persist(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease)
@@ -46,7 +53,7 @@ static bool lease_persist(struct share *share, struct share_connection *connecti
 	    .number = lease->number,
 	    .ino = lease->inode->ino,
 	    .since = lease->since,
-	    .access = lease->access | (lease->private ? PERSIST_PRIVATE : 0),
+	    .access = lease->access | lease_persist_flags(lease),
 	    .kind = atomic_load(&lease->kind),
 	    .request = lease->request,
 	};
@@ -99,7 +106,8 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->inode = params->inode;
 	lease->access = params->access;
 	lease->private = params->file != NULL;
-	lease->unseen = params->access == GPUMEM_ACCESS_WRITE && !lease->private;
+	lease->unseen = params->access == GPUMEM_ACCESS_WRITE && !lease->private &&
+			params->times == SHARE_TIMES_UNSEEN;
 	lease->file = params->file;
 	lease->since = clock_ns();
 	lease->request = params->request;
@@ -133,7 +141,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	*lease = (struct share_lease){
 	    .number = stored->number,
 	    .inode = inode,
-	    .access = stored->access & ~PERSIST_PRIVATE,
+	    .access = stored->access & ~(PERSIST_PRIVATE | PERSIST_TIMED),
 	    .private = stored->access & PERSIST_PRIVATE,
 	    .unseen = persist_lease_is_unseen(stored),
 	    .since = stored->since,
@@ -401,6 +409,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 	    .request = ask->ask.request,
 	    .inode = ask->inode,
 	    .access = ask->access,
+	    .times = ask->times,
 	    .wait = wait,
 	};
 	struct share_lease *earlier = ask->resent ? lease_of_ask(connection, ask) : NULL;

@@ -22,12 +22,14 @@ struct persist_lease {
 	int64_t since;	     /* clock_ns, the same for all daemons until the machine restarts */
 	uint32_t connection; /* its slot */
 	uint32_t request;    /* the number of the request for the lease */
-	uint32_t access;     /* enum gpumem_access, and PERSIST_PRIVATE */
+	uint32_t access;     /* enum gpumem_access, and the flags below */
 	uint32_t kind;	     /* enum file_lease_kind */
 };
 
 /* The file is a copy for this lease alone. */
 #define PERSIST_PRIVATE 4U
+/* SHARE_TIMES_TOLD. */
+#define PERSIST_TIMED 8U
 
 /* Whether the lease's holder may store into the file without the daemon's knowledge. */
 static inline bool persist_lease_is_unseen(const struct persist_lease *lease)

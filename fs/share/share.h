@@ -42,10 +42,14 @@ void share_capability(struct fs *fs, struct capability *capability);
 /* Ends every lease and connection. NULL is fine. */
 void share_close(struct share *share);
 
-/* A GPUMEM_IOC_LEASE. */
+/* How the daemon learns of the holder's stores: not at all, or by a write(2) for their times. */
+enum share_times { SHARE_TIMES_UNSEEN, SHARE_TIMES_TOLD };
+
+/* A GPUMEM_IOC_LEASE, or with SHARE_TIMES_TOLD a GPUMEM_IOC_LEASE_TIMED. */
 struct share_ask {
 	struct inode *inode; /* stays until the answer to the ioctl */
 	enum gpumem_access access;
+	enum share_times times;
 	pid_t pid; /* of the caller */
 	uid_t uid;
 	bool resent; /* an earlier daemon may have begun to serve the ioctl */
