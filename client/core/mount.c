@@ -106,8 +106,13 @@ static int file_fail(int error)
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 {
-	int rc = file_ask(fd, flags, lease_ask, (struct question){GPUMEM_IOC_LEASE, ask});
+	int rights = flags & ~CLIENT_LEASE_TIMED, rc = -ENOTTY;
 
+	if (flags & CLIENT_LEASE_TIMED)
+		rc =
+		    file_ask(fd, rights, lease_ask, (struct question){GPUMEM_IOC_LEASE_TIMED, ask});
+	if (rc == -ENOTTY)
+		rc = file_ask(fd, rights, lease_ask, (struct question){GPUMEM_IOC_LEASE, ask});
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/core/error.h"
+#include "client/core/mount.h"
 #include "client/core/process.h"
 #include "common/cleanup.h"
 
@@ -137,7 +138,7 @@ static int file_reopen(const struct gpumem *file)
 	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	int fd = open(path, file->flags | O_CLOEXEC);
+	int fd = open(path, (file->flags & ~CLIENT_LEASE_TIMED) | O_CLOEXEC);
 	return fd >= 0 ? fd : client_fail(errno, "opening the file again: %s", strerror(errno));
 }
 

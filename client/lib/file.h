@@ -31,7 +31,7 @@ struct gpumem {
 		CLIENT_FD_PATH /* O_PATH: closing such a descriptor leaves the process's locks alone
 				*/
 	} fd_kind;
-	int flags;			      /* O_RDONLY or O_RDWR */
+	int flags;			      /* O_RDONLY or O_RDWR, and CLIENT_LEASE_TIMED */
 	struct client_connection *connection; /* NULL: the lease is the parent's */
 	struct client_layout layout;
 	struct client_device_map device;

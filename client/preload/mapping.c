@@ -130,15 +130,16 @@ static bool request_is_direct(const struct mapping_request *request, int mode, e
 	return kind != ACCESS_NONE && !request_is_slow(request, kind, why);
 }
 
-static struct mapping *mapping_new(int fd, bool writes, enum stats_left *why)
+static struct mapping *mapping_new(int fd, const struct range *range, enum stats_left *why)
 {
+	enum access_times times = range->shared && range->may_write ? ACCESS_STORES : ACCESS_TIMED;
 	struct mapping *made = calloc(1, sizeof(*made));
 	bool writable = false;
 
 	*why = LEFT_FAILED;
 	if (made && identity_get(fd, &made->identity))
-		made->file = access_lease(fd, &writable, why);
-	if (made && made->file && (writable || !writes))
+		made->file = access_lease(fd, times, &writable, why);
+	if (made && made->file && (writable || !(range->protection & PROT_WRITE)))
 		return made;
 	if (made && made->file)
 		*why = LEFT_RIGHTS;
@@ -204,7 +205,7 @@ static bool file_map(int fd, bool may_write, const struct mapping_request *reque
 	    .may_write = may_write,
 	};
 
-	range.of = mapping_new(fd, request->protection & PROT_WRITE, why);
+	range.of = mapping_new(fd, &range, why);
 	if (!range.of)
 		return false;
 	int rc = range_map(&range, request, why);

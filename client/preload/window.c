@@ -86,7 +86,7 @@ static void window_open(struct slot *slot, int fd)
 {
 	enum stats_left why;
 
-	slot->file = access_lease(fd, &slot->writable, &why);
+	slot->file = access_lease(fd, ACCESS_TIMED, &slot->writable, &why);
 	if (!slot->file) {
 		window_refuse(slot, why);
 		return;

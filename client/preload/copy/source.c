@@ -205,7 +205,9 @@ static gpumem *lease_new(const struct source *source, enum stats_left *why)
 	if (access_kind(source->path, why) != ACCESS_GPU)
 		return NULL;
 	*why = LEFT_SPARSE;
-	return file_has_holes(source->path) ? NULL : access_lease(source->path, &writable, why);
+	return file_has_holes(source->path)
+		   ? NULL
+		   : access_lease(source->path, ACCESS_TIMED, &writable, why);
 }
 
 /* Takes the lease if there is none. NULL, with the reason in *why. */

@@ -105,10 +105,11 @@ static bool lease_is_direct(gpumem *file)
 	       !(info.flags & GPUMEM_INFO_PRIVATE);
 }
 
-gpumem *access_lease(int fd, bool *writable, enum stats_left *why)
+gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *why)
 {
 	int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-	gpumem *file = lease_with_flags(fd, O_RDWR);
+	gpumem *file =
+	    lease_with_flags(fd, O_RDWR | (times == ACCESS_TIMED ? CLIENT_LEASE_TIMED : 0));
 
 	*why = LEFT_FAILED;
 	*writable = true;
