@@ -321,6 +321,20 @@ static void times_move(void)
 	}
 }
 
+static void reads_move_no_mtime(void)
+{
+	const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+	int fd = served_file("file", O_RDWR, 3 * MIB);
+
+	OK(futimens(fd, old));
+	pattern_check(fd, 1, 0, 2 * MIB);
+	CHECK(leased("file"));
+	EQUAL(stat_of("file").st_mtime, 1000);
+	OK(close(fd));
+	CHECK(!leased("file"));
+	EQUAL(stat_of("file").st_mtime, 1000);
+}
+
 static void the_file_limit_holds(void)
 {
 	int fd = served_file("file", O_RDWR, 3 * MIB);
@@ -488,6 +502,7 @@ int main(int argc, char **argv)
 	    TEST(growing_is_seen_at_once),
 	    TEST(memory_ahead_is_given_back),
 	    TEST(times_move),
+	    TEST(reads_move_no_mtime),
 	    TEST(the_file_limit_holds),
 	    TEST(locks_are_kept),
 	    TEST(lowest_numbers_are_the_program_s),

@@ -73,6 +73,36 @@ static void stores_need_no_msync(void)
 	CHECK(!leased("file") && !readable(at));
 }
 
+static void set_long_ago(int fd)
+{
+	const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+
+	OK(futimens(fd, old));
+}
+
+static void stores_move_mtime(void)
+{
+	int fd = data_file(3 * MIB), reader = OK(open("file", O_RDONLY));
+
+	set_long_ago(fd);
+	unsigned char *at = map(reader, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	expect(at, 1, 0, 3 * MIB);
+	EQUAL(stat_of("file").st_mtime, 1000);
+	OK(munmap(at, 3 * MIB));
+	EQUAL(stat_of("file").st_mtime, 1000);
+	at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+	at[MIB] = 'x';
+	OK(msync(at, 3 * MIB, MS_SYNC));
+	CHECK(stat_of("file").st_mtime > 1000);
+	set_long_ago(fd);
+	at[MIB] = 'y';
+	OK(munmap(at, 3 * MIB));
+	CHECK(stat_of("file").st_mtime > 1000);
+	struct timespec settled = stat_of("file").st_mtim, again = stat_of("file").st_mtim;
+	CHECK(settled.tv_sec == again.tv_sec && settled.tv_nsec == again.tv_nsec);
+}
+
 static void parts_of_files_of_several_chunks(void)
 {
 	int fd = new_file("file");
@@ -404,6 +434,7 @@ int main(int argc, char **argv)
 {
 	static const struct prog_test tests[] = {
 	    TEST(stores_need_no_msync),
+	    TEST(stores_move_mtime),
 	    TEST(parts_of_files_of_several_chunks),
 	    TEST(unmapping_in_parts),
 	    TEST(growing_a_part),
