@@ -3,12 +3,16 @@
 /* The sums of a file's blocks, computed by the file's GPU: the file's memory is mapped as any
  * process may map it, and only the sums cross the bus. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "client/cli/core/cli.h"
 #include "client/cli/verify/tree.h"
 #include "client/core/error.h"
+#include "client/core/mount.h"
+#include "client/core/process.h"
 #include "client/gpu/gpu.h"
+#include "client/lib/file.h"
 #include "client/lib/gpumem.h"
 
 /* A row for each vendor that has a kernel, by the name in struct client_gpu_ops. */
@@ -20,10 +24,24 @@ static const struct vendor {
     {"cuda", {.image = tree_ptx, .name = "tree_blocks", .threads = 256, .threads_per_block = 32}},
 };
 
+/* With the right to write, the lease gives the file's own memory and no copy. Only loads follow. */
+static int file_lease(int fd, gpumem **file)
+{
+	int again = fcntl(fd, F_DUPFD_CLOEXEC, 3), rights = fcntl(fd, F_GETFL) & O_ACCMODE;
+
+	CLIENT_CALL();
+	if (again < 0)
+		return client_fail(errno, "%s", strerror(errno));
+	return client_file_new(again, CLIENT_FD_OPEN, rights | CLIENT_LEASE_TIMED, again, file);
+}
+
 static int file_open(int fd, uint64_t bytes, gpumem **file, struct gpumem_info *info)
 {
-	*file = gpumem_open_fd(fd);
-	if (!*file || gpumem_get_info(*file, info) < 0)
+	int error = file_lease(fd, file);
+
+	if (error)
+		return error;
+	if (gpumem_get_info(*file, info) < 0)
 		return -errno;
 	if (info->kind != GPUMEM_FILE_DEVICE)
 		return TREE_NO_GPU;
@@ -46,7 +64,7 @@ int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds)
 	const struct client_gpu_ops *ops = NULL;
 	unsigned long long address = 0;
 	void *kernel = NULL;
-	gpumem *file;
+	gpumem *file = NULL;
 
 	int error = file_open(fd, blocks * TREE_BLOCK, &file, &info);
 	if (!error)
