@@ -11,6 +11,7 @@ from pathlib import Path
 
 KEY_BYTES = 32
 IOC_LEASE = 1 << 30 | 8 + KEY_BYTES << 16 | ord("g") << 8 | 0x48
+IOC_LEASE_TIMED = IOC_LEASE + 7
 HEADER, MAGIC, VERSION = struct.Struct("=IHHII"), 0x4d465047, 2
 HELLO, LAYOUT = 4, 16
 NUMBERS = itertools.count(1)
@@ -41,10 +42,10 @@ def key_of(connection):
     return receive(connection)[0][HEADER.size:]
 
 
-def ask(file, key):
+def ask(file, key, command=IOC_LEASE):
     """Asks for a lease of an open file: the number of the request."""
     number = next(NUMBERS)
-    fcntl.ioctl(file, IOC_LEASE, struct.pack("=II", VERSION, number) + key)
+    fcntl.ioctl(file, command, struct.pack("=II", VERSION, number) + key)
     return number
 
 
@@ -58,9 +59,9 @@ def answer(connection, number):
     return struct.unpack_from("=Q", packet, HEADER.size + 8)[0]
 
 
-def lease(file, connection):
+def lease(file, connection, command=IOC_LEASE):
     """The size of an open file; or the OSError of the refusal."""
-    return answer(connection, ask(file, key_of(connection)))
+    return answer(connection, ask(file, key_of(connection), command))
 
 
 def lease_memory(file, connection):
