@@ -14,12 +14,19 @@
 #include "common/cleanup.h"
 #include "common/protocol.h"
 
+/* The daemon saves what has reached a file. What programs stored through mappings may be in pages
+ * of the kernel yet, which are written back first. For a directory the kernel has no such call:
+ * even syncfs(2) does not wait for the pages of FUSE. */
 static int save_request(const char *path, struct gpumem_saved *saved)
 {
+	const unsigned written =
+	    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
 
 	if (fd < 0)
 		return fd;
+	/* A page that cannot be written back is an error of the program that stored there. */
+	(void)sync_file_range(fd, 0, 0, written);
 	return ioctl(fd, GPUMEM_IOC_SAVE, saved) < 0 ? -errno : 0;
 }
 
