@@ -17,12 +17,13 @@
 #include "fs/trace/observe.h"
 #include "fs/tree/inode.h"
 
-/* Seconds for which the kernel may cache names and attributes. All changes go through the kernel,
- * so cached values hold until the kernel itself changes them; libfuse wants a number, so a day. */
+/* Seconds for which the kernel may cache names and attributes. Changes go through the kernel,
+ * except for the stores of inode_unseen.h, so cached values hold until the kernel itself changes
+ * them; libfuse wants a number, so a day. */
 #define CACHE_SECONDS 86400.0
 
-/* The same for a file in host/: processes write to mappings without the kernel's inode, so the
- * number of blocks changes unseen. */
+/* The same for a file in host/, whose number of blocks may change while no handle for writing is
+ * open. */
 #define OBJECT_SECONDS 1.0
 
 /* A request that a worker thread serves: the caller, the inode, and the worker. */
