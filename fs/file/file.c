@@ -144,6 +144,16 @@ uint64_t file_allocated(struct file *file)
 	return object_query(file, object_taken, &bytes) ? bytes : device_allocated(file);
 }
 
+void file_set_paged(struct file *file, bool paged)
+{
+	atomic_store(&file->fields->unpaged, !paged);
+}
+
+bool file_is_paged(const struct file *file)
+{
+	return !atomic_load(&file->fields->unpaged);
+}
+
 int64_t file_written(const struct file *file)
 {
 	uint64_t ns;

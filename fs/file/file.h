@@ -77,6 +77,9 @@ struct volume *file_volume(const struct file *file);
 uint64_t file_size(const struct file *file);
 /* Bytes of memory that back the file, for st_blocks: without memory allocated ahead of the end. */
 uint64_t file_allocated(struct file *file);
+/* For the next daemon: whether the kernel may have pages of the file with newer bytes. */
+void file_set_paged(struct file *file, bool paged);
+bool file_is_paged(const struct file *file);
 /* The time of the last write to the object of a host/ file, by the daemon or a program:
  * nanoseconds; 0 without an object. */
 int64_t file_written(const struct file *file);

@@ -37,7 +37,7 @@ static void pages_drop(const struct session *session, struct inode *inode)
 		offset += PART;
 	scoped_lock(&inode->lock);
 	if (!inode->opens)
-		atomic_store(&inode->pages, 0);
+		inode_pages_clear(inode);
 }
 
 static void page_drop_work(struct background *background)

@@ -22,7 +22,10 @@ struct file_fields {
 	_Atomic uint64_t size;	   /* gpuN/ only: the object has the size of a host/ file */
 	_Atomic uint64_t reserved; /* fallocate with KEEP_SIZE reached this far; 0: never */
 	/* Memory beyond the size may be other than zero, while the file is being shortened. */
-	_Atomic uint32_t unclean;
+	_Atomic uint16_t unclean;
+	/* The kernel has no pages of the file that a program may have changed. 0 also in a slot
+	 * that an older daemon filled, for which unclean had 32 bits. */
+	_Atomic uint16_t unpaged;
 	_Atomic uint32_t missing; /* the file's memory is lost for good: fs/file/missing.h */
 };
 

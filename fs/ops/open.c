@@ -123,7 +123,7 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 		return 0;
 	/* The kernel drops all pages of the file before the new handle can be used. */
 	if (!inode->opens && !info->keep_cache)
-		atomic_store(&inode->pages, 0);
+		inode_pages_clear(inode);
 	inode->opens++;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */

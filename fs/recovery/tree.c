@@ -14,6 +14,7 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/inode_unseen.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -247,7 +248,8 @@ static void inode_forget_handles(struct fs *fs, struct inode *inode)
 {
 	_Atomic int32_t *backing = S_ISREG(inode->mode) ? file_backing_id(inode->file) : NULL;
 
-	atomic_store(&inode->pages, 0);
+	if (S_ISREG(inode->mode))
+		inode_pages_clear(inode);
 	if (!inode->opens && !inode->writers && !inode->keep_data && (!backing || !*backing))
 		return;
 	inode->opens = inode->writers = 0;

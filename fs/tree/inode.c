@@ -255,7 +255,8 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 		if (S_ISREG(mode)) {
 			file_set_fields(inode->file, &((struct journal_slot *)inode->fields)->file);
 			file_set_was_leased(inode->file);
-			atomic_store(&inode->pages, INODE_PAGES_ALL);
+			if (file_is_paged(inode->file))
+				atomic_store(&inode->pages, INODE_PAGES_ALL);
 		}
 	}
 	if (!S_ISREG(mode))

@@ -111,8 +111,10 @@ static void fields_place(struct journal *journal, struct inode *inode)
 	atomic_store(&slot->inode.mtime, atomic_load(&inode->own.mtime));
 	atomic_store(&slot->inode.ctime, atomic_load(&inode->own.ctime));
 	inode->fields = &slot->inode;
-	if (S_ISREG(inode->mode))
+	if (S_ISREG(inode->mode)) {
 		file_set_fields(inode->file, &slot->file);
+		file_set_paged(inode->file, false);
+	}
 }
 
 /* Raises the highest generation that any slot has ever had. */

@@ -11,7 +11,8 @@
  * msync(2), or at munmap(2) at the latest. The daemon cannot ask for these bytes while a request is
  * served (page_drop.c says why), but the kernel had to read each page before the first store. So
  * while a handle can write, and a mapping counts as a handle, every page that was read may have
- * newer bytes than the file. The pages are kept as one range, in granules of 2 MiB. */
+ * newer bytes than the file. The pages are kept as one range, in granules of 2 MiB; the next daemon
+ * learns only whether there are any. */
 #ifndef FS_TREE_INODE_UNSEEN_H
 #define FS_TREE_INODE_UNSEEN_H
 
@@ -39,6 +40,8 @@ static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_
 
 	first = first < UINT32_MAX ? first : UINT32_MAX - 1;
 	end = end < UINT32_MAX ? end : UINT32_MAX;
+	if (!pages)
+		file_set_paged(inode->file, true);
 	do {
 		uint64_t old_first = pages >> 32, old_end = pages & UINT32_MAX;
 
@@ -48,6 +51,13 @@ static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_
 			(old_end > end ? old_end : end);
 	} while (!atomic_compare_exchange_weak(&inode->pages, &pages, wider));
 	return true;
+}
+
+/* The kernel has no pages any more, as no handle is open. lock is held. */
+static inline void inode_pages_clear(struct inode *inode)
+{
+	atomic_store(&inode->pages, 0);
+	file_set_paged(inode->file, false);
 }
 
 /* The pages that may have newer bytes than the file; from == to: none. The kernel maps an object

@@ -272,10 +272,6 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 	struct stat st;
 
 	inode_stat(inode, &st);
-	/* A daemon must suppose that the kernel has pages of files of an earlier daemon, and then
-	 * replies with a block more. */
-	if (S_ISREG(inode->mode))
-		st.st_blocks = (blkcnt_t)(file_allocated(inode->file) / 512);
 	fprintf(out, " %lx %o %u:%u links %lu size %ld blocks %ld b%ld", st.st_ino, st.st_mode,
 		st.st_uid, st.st_gid, st.st_nlink, st.st_size, st.st_blocks, inode->btime);
 	if (how == DESCRIBE_ALL)
