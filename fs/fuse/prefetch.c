@@ -18,7 +18,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/internal.h"
-#include "fs/tree/inode_unseen.h"
+#include "fs/tree/inode.h"
 
 /* A program that has read so much without a gap is expected to read on. */
 #define BEGIN (32ULL << 20)
@@ -221,8 +221,6 @@ void session_page_read(struct session *session, struct inode *inode, pid_t reade
 	struct prefetch *prefetch = &session->prefetch;
 	struct prefetch_job request = {inode->ino, offset, offset + bytes, reader};
 
-	if (inode_pages_add(inode, offset, bytes) && inode_has_unseen_stores(inode))
-		session_changed(session, inode->ino);
 	if (!atomic_load(&prefetch->thread) || !reader)
 		return;
 	if (reader == atomic_load(&prefetch->thread)) {

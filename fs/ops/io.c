@@ -33,6 +33,16 @@ static ssize_t read_bytes(struct op *op, char *to, const char **at, struct ahead
 	return *block ? (ssize_t)op->bytes : file_read(file, &call.call, to, op->bytes, op->offset);
 }
 
+/* The kernel reads the range of the request into pages, which a program may change from then on. */
+static void pages_note(const struct op *op)
+{
+	struct session *session = op->fs->session;
+
+	if (inode_pages_add(op->inode, op->offset, op->bytes) && inode_has_unseen_stores(op->inode))
+		session_changed(session, op->inode->ino);
+	session_page_read(session, op->inode, fuse_req_ctx(op->req)->pid, op->offset, op->bytes);
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		    struct fuse_file_info *info)
 {
@@ -47,8 +57,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	op_range(&op, offset, bytes);
 	/* Only reads by a program have an owner; a read without one fills the page cache. */
 	if (!info->lock_owner)
-		session_page_read(op.fs->session, op.inode, fuse_req_ctx(req)->pid,
-				  (uint64_t)offset, bytes);
+		pages_note(&op);
 	ssize_t n = read_bytes(&op, to, &at, &block);
 
 	if (n < 0) {
