@@ -182,7 +182,7 @@ static ssize_t channel_read_polling(void *to, size_t bytes)
 	return n;
 }
 
-static void awake_set(struct fs *fs, bool awake)
+void channel_set_awake(struct fs *fs, bool awake)
 {
 	if (awake != is_awake)
 		atomic_fetch_add(&fs->busy_poll.awake, awake ? 1U : -1U);
@@ -196,13 +196,13 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 	if (own_fd < 0 || !fs->busy_poll.most)
 		return channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL);
 	errno = EAGAIN;
-	awake_set(fs, true);
+	channel_set_awake(fs, true);
 	if (atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <= fs->busy_poll.most)
 		n = channel_read_polling(to, bytes);
 	if (n >= 0 || errno != EAGAIN)
 		return n;
-	awake_set(fs, false);
+	channel_set_awake(fs, false);
 	n = channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL);
-	awake_set(fs, true);
+	channel_set_awake(fs, true);
 	return n;
 }

@@ -8,6 +8,7 @@
 
 #define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct fs;
@@ -33,5 +34,7 @@ void channel_answer_for(int channel);
 /* As read(2). If there are enough processors, the thread polls for some time before sleeping: to
  * wake a thread can take longer than the request. */
 ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t bytes);
+/* Whether the calling thread counts as one that serves or polls; channel_read sets this. */
+void channel_set_awake(struct fs *fs, bool awake);
 
 #endif
