@@ -16,6 +16,7 @@
 #include "fs/fuse/prefetch.h"
 #include "fs/fuse/session.h"
 
+struct crew;
 struct fuse_init;
 
 /* The type of the mount in /proc/self/mountinfo. */
@@ -27,6 +28,7 @@ struct session {
 	struct fuse_session *fuse;
 	pthread_t *threads;
 	unsigned n_threads;
+	struct crew *crew;
 	int *channels; /* the workers' devices, open until no reply is sent any more */
 	atomic_uint n_channels;
 	atomic_uint running;

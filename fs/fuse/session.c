@@ -25,6 +25,7 @@
 #include "fs/core/worker.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/channel.h"
+#include "fs/fuse/crew.h"
 #include "fs/fuse/internal.h"
 #include "fs/fuse/lookup_gc.h"
 #include "fs/fuse/readahead.h"
@@ -101,9 +102,20 @@ static int signals_setup(struct session *session)
 	return session->signal_fd < 0 || session->ended_fd < 0 ? -errno : 0;
 }
 
-/* Serves one request; false: there will be no more requests. */
-static bool request_serve(struct session *session, struct worker *worker)
+/* Waits until the worker of this number is needed. */
+static void turn_wait(struct session *session, unsigned number)
 {
+	if (crew_is_surplus(session->crew, number)) {
+		channel_set_awake(session->fs, false);
+		crew_park(session->crew, number);
+	}
+	crew_wait(session->crew, number);
+}
+
+/* Serves one request; false: there will be no more requests. */
+static bool request_serve(struct session *session, struct worker *worker, unsigned number)
+{
+	turn_wait(session, number);
 	ssize_t n =
 	    channel_read(session->fs, session->fuse, worker->request, worker->request_bytes);
 
@@ -117,8 +129,10 @@ static bool request_serve(struct session *session, struct worker *worker)
 		return false;
 	}
 	struct fuse_buf buf = {.mem = worker->request, .size = (size_t)n};
+	const struct fuse_in_header *header = worker->request;
 
-	worker->request_number = ((const struct fuse_in_header *)worker->request)->unique;
+	crew_take(session->crew, number, header->opcode);
+	worker->request_number = header->unique;
 	fuse_session_process_buf(session->fuse, &buf);
 	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);
 	return true;
@@ -143,8 +157,9 @@ static void *worker_thread_main(void *pointer)
 	unsigned number = atomic_fetch_add(&session->n_channels, 1);
 
 	session->channels[number] = channel_open(session->fs, session->fuse, number);
-	while (worker && request_serve(session, worker))
+	while (worker && request_serve(session, worker, number))
 		;
+	crew_end(session->crew);
 	worker_end();
 	thread_ended(session);
 	return NULL;
@@ -177,7 +192,7 @@ static int threads_start(struct session *session)
 
 	session->threads = calloc(wanted, sizeof(*session->threads));
 	session->channels = calloc(wanted, sizeof(*session->channels));
-	if (!session->threads || !session->channels)
+	if (!session->threads || !session->channels || crew_new(wanted, &session->crew))
 		return -ENOMEM;
 	/* Count all threads before the first starts; otherwise a thread that ends early would take
 	 * itself for the last. */
@@ -388,6 +403,7 @@ void session_close(struct session *session)
 	if (session->signal_fd >= 0)
 		close(session->signal_fd);
 	sem_destroy(&session->answered);
+	crew_free(session->crew);
 	free(session->channels);
 	free(session->threads);
 	free(session);
