@@ -232,8 +232,6 @@ static ssize_t copy_to_device(struct copying *copying)
 	int rc = copying->mode == LOCK_EXCLUSIVE ? target_alloc(copying) : 0;
 
 	if (rc == 0)
-		rc = device_zero_end(copying->to, copying->call, copying->to_offset);
-	if (rc == 0)
 		rc = target_zero_around(copying);
 	if (rc == 0)
 		rc = copy_runs(copying);
@@ -262,9 +260,7 @@ static ssize_t copy_to_object(struct copying *copying)
 
 	if (precharged < 0)
 		return precharged;
-	rc = host_zero_end(copying->to, copying->to_offset);
-	if (rc == 0)
-		rc = copy_runs(copying);
+	rc = copy_runs(copying);
 	end = copying->to_offset + copying->done;
 	/* A hole at the end is not written; a short write is better than an error. */
 	if (copying->done && end > object_size(fd) && ftruncate(fd, (off_t)end) < 0)

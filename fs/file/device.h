@@ -33,7 +33,7 @@ int device_zero(const struct extents *extents, const struct file_call *call, uin
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
 		    uint64_t to);
 
-/* As host_zero_end, for stores through a lease that has ended. */
+/* As host_zero_end, for stores through a lease that has ended. Exclusive. */
 int device_zero_end(struct file *file, const struct file_call *call, uint64_t to);
 
 /* device_alloc.c. Exclusive, or on extents that no other thread can see. */

@@ -87,7 +87,6 @@ ssize_t device_write(struct file *file, const struct file_call *call, const void
 	struct extents_walk walk = extents_walk(&file->extents, offset, offset + covered);
 	struct segment segment;
 
-	rc = device_zero_end(file, call, offset);
 	while (rc == 0 && extents_next(&walk, &segment))
 		rc = copy_in(call->copier, segment.span, segment.into,
 			     (const char *)from + (segment.offset - offset), segment.bytes,

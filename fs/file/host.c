@@ -49,10 +49,8 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 		return precharged;
 
 	uint64_t done = 0;
-	int rc = host_zero_end(file, offset);
+	int rc = io_write_at(fd, from, bytes, offset, &done);
 
-	if (rc == 0)
-		rc = io_write_at(fd, from, bytes, offset, &done);
 	host_update_accounting(file, call, precharged);
 	return io_count(rc, done);
 }

@@ -18,8 +18,9 @@ int64_t host_seek(struct file *file, uint64_t offset, int whence);
 /* As object_next_run, for a file; skips the page-by-page search if the file has no holes. */
 bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run);
 
-/* Call before the file grows: the bytes from the end to `to` read as zero. to: the begin of a
- * write, or the new size. See file_zeroes_end. Shared. */
+/* Call before the file grows to the size `to`: the bytes behind the end read as zero, as far as
+ * file_zeroes_end allows. Exclusive: a writer that makes the file longer at the same time would
+ * lose its bytes. */
 int host_zero_end(struct file *file, uint64_t to);
 
 /* Exclusive. */

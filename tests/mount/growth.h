@@ -26,23 +26,7 @@ static inline void growth_allocate(int fd)
 	OK(fallocate(fd, 0, GROWTH_OLD + 10, GROWTH_NEW - GROWTH_OLD - 10));
 }
 
-static inline void growth_copy(int fd)
-{
-	int source = OK(open("source", O_RDWR | O_CREAT | O_TRUNC, 0600));
-	loff_t to = GROWTH_NEW - 10;
-
-	EQUAL(write(source, (char[10]){0}, 10), 10);
-	EQUAL(copy_file_range(source, &(loff_t){0}, fd, &to, 10, 0), 10);
-	OK(close(source));
-}
-
-static inline void growth_write(int fd)
-{
-	EQUAL(pwrite(fd, "", 1, GROWTH_NEW - 1), 1);
-}
-
-static void (*const growths[])(int fd) = {growth_truncate, growth_truncate_far, growth_allocate,
-					  growth_copy, growth_write};
+static void (*const growths[])(int fd) = {growth_truncate, growth_truncate_far, growth_allocate};
 enum { GROWTHS = sizeof(growths) / sizeof(growths[0]) };
 
 /* A file of GROWTH_OLD bytes of 'x'. */
