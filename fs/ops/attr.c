@@ -25,7 +25,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *in
 		return;
 	inode_stat(op.inode, &st);
 	op_end(&op, 0);
-	fuse_reply_attr(req, &st, op_attr_seconds(op.inode));
+	fuse_reply_attr(req, &st, op_attr_seconds(op.inode, &st));
 }
 
 /* The kernel asks for the time of birth, for which getattr has no member. The reply is never
@@ -44,7 +44,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	struct statx stx = inode_statx(&st, file_time_to_spec(op.inode->btime));
 
 	op_end(&op, 0);
-	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode));
+	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode, &st));
 }
 
 static int inode_set_size(struct op *op, uint64_t size, int which)
@@ -177,7 +177,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		tree_set_attrs(op.fs, op.inode, &attrs);
 	inode_stat(op.inode, st);
 	op_end(&op, 0);
-	fuse_reply_attr(req, st, op_attr_seconds(op.inode));
+	fuse_reply_attr(req, st, op_attr_seconds(op.inode, st));
 }
 
 static int usage_add(struct volume *volume, struct volume_usage *sum)

@@ -140,25 +140,23 @@ bool op_wait_release(int *tries)
 	return true;
 }
 
-double op_attr_seconds(struct inode *inode)
+double op_attr_seconds(struct inode *inode, const struct stat *st)
 {
 	const struct volume *volume = inode->volume;
 
 	if (!S_ISREG(inode->mode))
 		return CACHE_SECONDS;
-	if (inode_has_unseen_stores(inode))
+	/* An empty file has no page to store into, and the kernel learns of every growth. */
+	if (st->st_size && inode_has_unseen_stores(inode))
 		return 0;
 	return volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
 }
 
 void op_entry(struct inode *inode, struct fuse_entry_param *entry)
 {
-	*entry = (struct fuse_entry_param){
-	    .ino = inode->ino,
-	    .attr_timeout = op_attr_seconds(inode),
-	    .entry_timeout = CACHE_SECONDS,
-	};
+	*entry = (struct fuse_entry_param){.ino = inode->ino, .entry_timeout = CACHE_SECONDS};
 	inode_stat(inode, &entry->attr);
+	entry->attr_timeout = op_attr_seconds(inode, &entry->attr);
 }
 
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode)

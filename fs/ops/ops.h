@@ -100,7 +100,8 @@ void op_done(struct op *op, fuse_req_t req, int error);
  * reference is dropped. */
 void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);
-double op_attr_seconds(struct inode *inode);
+/* How long the kernel may cache the attributes of inode_stat. */
+double op_attr_seconds(struct inode *inode, const struct stat *st);
 /* The same for create and tmpfile. */
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		     struct fuse_file_info *info);
