@@ -53,12 +53,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!end || end + 1 == (const char *)data + size)
 		return 0;
-	AUTO_FREE char *path = strndup((const char *)data, (size_t)(end - (const char *)data));
+	size_t path_bytes = (size_t)(end - (const char *)data);
+	AUTO_FREE char *path = calloc(1, path_bytes + 1);
 	size_t bytes = size - (size_t)(end + 1 - (const char *)data);
 	FILE *table = fmemopen((void *)(end + 1), bytes, "r");
 
 	if (!path || !table)
 		abort();
+	memcpy(path, data, path_bytes);
 	for (const char *at = end + 1, *next; bytes; at = next) {
 		next = memchr(at, '\n', bytes);
 		next = next ? next + 1 : at + bytes;

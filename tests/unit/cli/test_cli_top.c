@@ -147,7 +147,7 @@ START_TEST(busy_files_of_others_than_root)
 {
 	json_t *stats =
 	    json_pack("{s:[], s:[{s:s, s:i}, {s:s, s:i}, {s:s, s:i}]}", "volumes", "busy", "path",
-		      "/gpu0/a\nb", "recent_bytes", 500, "path", "/gpu1/c", "recent_bytes", 20,
+		      "/gpu0/a\\012b", "recent_bytes", 500, "path", "/gpu1/c", "recent_bytes", 20,
 		      "path", "/gpu1/d", "recent_bytes", 0);
 
 	top.log = -1;

@@ -40,6 +40,12 @@ static struct share share;
 static struct share_connection connection;
 static int client;
 
+static void attributes_changed(struct session *session, uint64_t ino)
+{
+	(void)session;
+	(void)ino;
+}
+
 static void sharing_up(void)
 {
 	int ends[2];
@@ -47,7 +53,7 @@ static void sharing_up(void)
 	fixture_up();
 	fixture.options.lease_timeout = HOUR;
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	share = (struct share){.fs = &fixture};
+	share = (struct share){.fs = &fixture, .changed = attributes_changed};
 	pthread_mutex_init(&share.lock, NULL);
 	connection = (struct share_connection){
 	    .fd = ends[0], .pid = getpid(), .uid = getuid(), .slot = PERSIST_NO_SLOT};
