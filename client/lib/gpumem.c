@@ -12,6 +12,7 @@
 
 #include "backend/stream.h"
 #include "client/core/error.h"
+#include "client/core/mount.h"
 #include "client/core/process.h"
 #include "client/lib/create.h"
 #include "client/lib/drop.h"
@@ -20,7 +21,7 @@
 #include "client/lib/park.h"
 #include "common/cleanup.h"
 
-#define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC)
+#define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC | GPUMEM_OPEN_TIMED)
 #define INFO_BYTES_MIN	 (offsetof(struct gpumem_info, bytes) + sizeof(size_t))
 
 _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
@@ -28,6 +29,7 @@ _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD &&
 		   (int)GPUMEM_FILE_VULKAN == (int)GPUMEM_KIND_VULKAN,
 	       "kinds are those of the protocol");
+_Static_assert(GPUMEM_OPEN_TIMED == CLIENT_LEASE_TIMED, "the flag of a lease");
 
 /* Only regular files: an ioctl may have effects on other files. */
 static int file_check(int fd)
@@ -59,7 +61,7 @@ static int file_open_path(const char *path, int flags, struct gpumem **file)
 		close(fd);
 		return rc;
 	}
-	return client_file_new(fd, CLIENT_FD_OPEN, mode, fd, file);
+	return client_file_new(fd, CLIENT_FD_OPEN, mode | (flags & CLIENT_LEASE_TIMED), fd, file);
 }
 
 /* What the functions that open files return. */

@@ -31,7 +31,13 @@ extern "C" {
  * is EBUSY. */
 typedef struct gpumem gpumem;
 
-/* flags: O_RDONLY or O_RDWR of fcntl.h; O_CLOEXEC is always added. Every open has its own lease.
+/* A flag of gpumem_open beside O_RDWR: neither the lease nor its end moves the file's times. For a
+ * process that only loads, or sets the times after its stores. Only the owner and root can leave
+ * times alone; for other users the flag has no effect. */
+#define GPUMEM_OPEN_TIMED (1 << 30)
+
+/* flags: O_RDONLY or O_RDWR of fcntl.h, and GPUMEM_OPEN_TIMED; O_CLOEXEC is always added. Every
+ * open has its own lease.
  *
  * With O_RDONLY the handle of a GPU file is a private copy, made on the GPU during the call
  * (GPUMEM_INFO_PRIVATE), unless the file's attribute user.gpumem.share is "trusted". In that case,
