@@ -182,6 +182,14 @@ class FileMemory(Memory):
         return cls(_native.library().gpumem_open_fd(fd), name, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE)
 
     @classmethod
+    def open_fd_timed(cls, fd: int, name: str) -> FileMemory:
+        """The memory of an open file. The lease leaves the file's times alone: the caller sets them, or only loads."""
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+        if flags != os.O_RDWR:
+            return cls.open_fd(fd, name)
+        return cls(_native.library().gpumem_open(b"/proc/self/fd/%d" % fd, flags | _native.OPEN_TIMED), name, flags)
+
+    @classmethod
     def open_again(cls, name: str, flags: int, identity: Identity, private: bool) -> FileMemory:
         """For pickle: the file with the rights that the pickled object had. The file is compared before its memory is
         taken."""

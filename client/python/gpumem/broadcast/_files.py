@@ -95,7 +95,7 @@ def _lease(fd: int, name: str) -> Optional[FileMemory]:
     if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY and not trusted:
         return None
     try:
-        return FileMemory.open_fd(fd, name)
+        return FileMemory.open_fd_timed(fd, name)
     except OSError as error:
         if error.errno in (errno.ENOTSUP, errno.ENOENT):  # not on gpumemfs; no libgpumem here
             return None
