@@ -20,6 +20,7 @@
 #include "fs/daemon/watchdog.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/session.h"
+#include "fs/holders/inode_lease.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/keeper.h"
@@ -31,7 +32,6 @@
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
-#include "fs/tree/inode_lease.h"
 
 static int version_show(void)
 {

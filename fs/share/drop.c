@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 #include "common/clock.h"
+#include "fs/holders/host_out.h"
 #include "fs/share/internal.h"
 #include "fs/share/lease_list.h"
-#include "fs/tree/host_out.h"
 #include "fs/tree/inode.h"
 
 /* Under the list's lock. A private copy is not the file's memory. */

@@ -7,13 +7,13 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "fs/core/worker.h"
+#include "fs/holders/host_out.h"
+#include "fs/holders/inode_lease.h"
 #include "fs/share/copy.h"
 #include "fs/share/internal.h"
 #include "fs/share/lease_list.h"
 #include "fs/trace/observe.h"
-#include "fs/tree/host_out.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/inode_lease.h"
 #include "fs/tree/user_limits.h"
 
 /* How often a lease is tried on a file that moves between volumes meanwhile. */

@@ -16,12 +16,12 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "fs/core/worker.h"
+#include "fs/holders/host_out.h"
+#include "fs/holders/inode_lease.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 #include "fs/share/internal.h"
-#include "fs/tree/host_out.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/inode_lease.h"
 #include "fs/tree/inode_table.h"
 
 #define PERSIST_MAGIC 0x53465047u /* "GPFS" */

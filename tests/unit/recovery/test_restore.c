@@ -4,7 +4,7 @@
  * restored. */
 #include <sys/file.h>
 
-#include "fs/tree/inode_lease.h"
+#include "fs/holders/inode_lease.h"
 #include "tests/unit/restore_actor.h"
 #include "tests/unit/restore_daemon.h"
 

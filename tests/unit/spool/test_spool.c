@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 
-#include "fs/tree/inode_lease.h"
+#include "fs/holders/inode_lease.h"
 #include "tests/unit/spool_fixture.h"
 
 #define BLOCKS 5

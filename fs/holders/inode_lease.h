@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Counts the leases of a file, and after a restart keeps the leases until their sharers reconnect.
  * A lease keeps the memory of a file without names, as an open handle does. */
-#ifndef FS_TREE_INODE_LEASE_H
-#define FS_TREE_INODE_LEASE_H
+#ifndef FS_HOLDERS_INODE_LEASE_H
+#define FS_HOLDERS_INODE_LEASE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/tree/inode_lease.h"
+#include "fs/holders/inode_lease.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
-#include "fs/tree/host_out.h"
+#include "fs/holders/host_out.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_unseen.h"
 #include "fs/tree/inode_watch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/tree/host_out.h"
+#include "fs/holders/host_out.h"
 
 #include <errno.h>
 #include <stdlib.h>

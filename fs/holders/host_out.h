@@ -9,8 +9,8 @@
  * forgets the inode, so the list has the inode's number and no reference. Only a descriptor that a
  * lease gave away keeps nothing in the kernel: an inode that was leased is listed with a reference.
  */
-#ifndef FS_TREE_HOST_OUT_H
-#define FS_TREE_HOST_OUT_H
+#ifndef FS_HOLDERS_HOST_OUT_H
+#define FS_HOLDERS_HOST_OUT_H
 
 #include <pthread.h>
 
