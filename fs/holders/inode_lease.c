@@ -46,9 +46,15 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 	}
 }
 
-void inode_unseen_begin(struct inode *inode)
+bool inode_unseen_begin(struct inode *inode)
 {
-	atomic_fetch_add(&inode->unseen_leases, 1);
+	uint16_t before = atomic_load(&inode->unseen_leases);
+
+	while (before < UINT16_MAX)
+		if (atomic_compare_exchange_weak(&inode->unseen_leases, &before,
+						 (uint16_t)(before + 1)))
+			return true;
+	return false;
 }
 
 /* mtime first: a reply that the kernel may cache has the new mtime. */

@@ -230,7 +230,8 @@ static int replay_xattr(struct inode *inode, const struct journal_view *view)
 
 static int replay_open(struct inode *inode, const struct journal_open *open)
 {
-	if ((open->leases && !S_ISREG(inode->mode)) || open->writers > open->opens)
+	if ((open->leases && !S_ISREG(inode->mode)) || open->leases >> INODE_LEASE_BITS ||
+	    open->writers > open->opens)
 		return -EUCLEAN;
 	inode->opens = open->opens;
 	inode->writers = open->writers;

@@ -24,6 +24,8 @@ struct fs;
 struct spool_file;
 struct xattr;
 
+#define INODE_LEASE_BITS 24
+
 /* A million inodes may exist: keep the struct small. */
 struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
@@ -48,27 +50,27 @@ struct inode {
 	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
 	int64_t btime;			  /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	  /* bytes charged to quota_dir */
-	_Atomic uint64_t pages;		  /* read by the kernel: inode_unseen.h */
 	_Atomic mode_t mode;		  /* written under lock */
 	_Atomic uid_t uid;		  /* written under lock and user_limits.lock */
 	_Atomic uid_t object_uid;	  /* uid charged for the descriptor of host/ */
 	gid_t gid;			  /* lock */
 	_Atomic uint32_t nlink;		  /* written under lock */
 	uint32_t opens, writers;	  /* open handles, and open handles for writing; lock */
-	uint32_t lease_refs;		  /* leases: inode_lease.h; lock */
-	_Atomic uint32_t unseen_leases;	  /* of them, those that may store: inode_unseen.h */
-	uint32_t xattr_bytes;		  /* metadata bytes of xattrs; lock */
+	uint32_t lease_refs : INODE_LEASE_BITS; /* leases: inode_lease.h; lock */
+	bool data_freed : 1;			/* data freed after the last name went; lock */
+	bool unlinked_open : 1;			/* counted in fs->n_unlinked_open; lock */
+	bool keep_data : 1;			/* see inode_may_drop; lock */
+	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
+	uint32_t xattr_bytes;			/* metadata bytes of xattrs; lock */
 	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
 	 * user_limits.lock. */
 	uint32_t spilled[PLACES - PLACE_HOST];
-	atomic_bool counted;	   /* counts as a file of quota_dir; topology */
-	bool data_freed;	   /* data freed after the last name went; lock */
-	_Atomic uint8_t out;	   /* enum host_listing, of host_out.h */
-	bool unlinked_open;	   /* counted in fs->n_unlinked_open; lock */
-	atomic_bool recorded;	   /* the journal has the inode */
-	atomic_bool times_seen;	   /* a program has been told the times since a write */
-	bool keep_data;		   /* see inode_may_drop; lock */
-	_Atomic uint8_t residency; /* enum inode_residency, set by the inode_watch */
+	_Atomic uint16_t unseen_leases; /* leases that may store: inode_unseen.h */
+	atomic_bool counted;		/* counts as a file of quota_dir; topology */
+	_Atomic uint8_t out;		/* enum host_listing, of host_out.h */
+	atomic_bool recorded;		/* the journal has the inode */
+	atomic_bool times_seen;		/* a program has been told the times since a write */
+	_Atomic uint8_t residency;	/* enum inode_residency, set by the inode_watch */
 	uint8_t moving; /* moves in progress; meanwhile the kernel gets no object; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 };

@@ -24,8 +24,11 @@
 #include "fs/tree/inode.h"
 
 #define INODE_PAGES_SHIFT 21
-/* inode->pages: the first granule in the upper half, the end in the lower half; 0: no pages. */
-#define INODE_PAGES_ALL UINT32_MAX
+/* inode->pages: the first granule in the upper half, the end in the lower half; 0: no pages. An end
+ * of INODE_PAGES_MAX is the end of the file. */
+#define INODE_PAGES_HALF 16
+#define INODE_PAGES_MAX	 UINT16_MAX
+#define INODE_PAGES_ALL	 UINT16_MAX /* from 0 on */
 
 struct inode_pages {
 	uint64_t from, to; /* bytes */
@@ -34,20 +37,20 @@ struct inode_pages {
 /* The kernel reads these bytes into pages. Any thread. Whether the range has become wider. */
 static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_t bytes)
 {
-	uint64_t first = offset >> INODE_PAGES_SHIFT;
-	uint64_t end = ((offset + (bytes ? bytes - 1 : 0)) >> INODE_PAGES_SHIFT) + 1;
-	uint64_t pages = atomic_load_explicit(&inode->pages, memory_order_relaxed), wider;
+	uint64_t granule = offset >> INODE_PAGES_SHIFT;
+	uint64_t next = ((offset + (bytes ? bytes - 1 : 0)) >> INODE_PAGES_SHIFT) + 1;
+	uint32_t first = granule < INODE_PAGES_MAX ? (uint32_t)granule : INODE_PAGES_MAX - 1;
+	uint32_t end = next < INODE_PAGES_MAX ? (uint32_t)next : INODE_PAGES_MAX;
+	uint32_t pages = atomic_load_explicit(&inode->pages, memory_order_relaxed), wider;
 
-	first = first < UINT32_MAX ? first : UINT32_MAX - 1;
-	end = end < UINT32_MAX ? end : UINT32_MAX;
 	if (!pages)
 		file_set_paged(inode->file, true);
 	do {
-		uint64_t old_first = pages >> 32, old_end = pages & UINT32_MAX;
+		uint32_t old_first = pages >> INODE_PAGES_HALF, old_end = pages & INODE_PAGES_MAX;
 
 		if (old_end && old_first <= first && end <= old_end)
 			return false;
-		wider = (old_end && old_first < first ? old_first : first) << 32 |
+		wider = (old_end && old_first < first ? old_first : first) << INODE_PAGES_HALF |
 			(old_end > end ? old_end : end);
 	} while (!atomic_compare_exchange_weak(&inode->pages, &pages, wider));
 	return true;
@@ -65,11 +68,12 @@ static inline void inode_pages_clear(struct inode *inode)
 static inline struct inode_pages inode_dirty_pages(struct inode *inode)
 {
 	bool may_store = inode->writers && !*file_backing_id(inode->file);
-	uint64_t pages = may_store ? atomic_load(&inode->pages) : 0, end = pages & UINT32_MAX;
+	uint32_t pages = may_store ? atomic_load(&inode->pages) : 0;
+	uint64_t first = pages >> INODE_PAGES_HALF, end = pages & INODE_PAGES_MAX;
 
 	return (struct inode_pages){
-	    .from = pages >> 32 << INODE_PAGES_SHIFT,
-	    .to = end == UINT32_MAX ? UINT64_MAX : end << INODE_PAGES_SHIFT,
+	    .from = first << INODE_PAGES_SHIFT,
+	    .to = end == INODE_PAGES_MAX ? UINT64_MAX : end << INODE_PAGES_SHIFT,
 	};
 }
 
