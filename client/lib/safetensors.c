@@ -150,10 +150,11 @@ static int header_load(const char *text, size_t bytes, json_t **json)
 	int rc = header_check_depth(text, bytes);
 	if (rc < 0)
 		return rc;
-	AUTO_FREE char *copy = malloc(bytes);
+	AUTO_FREE char *copy = malloc(bytes + 1);
 	if (!copy)
 		return client_fail(ENOMEM, "no memory for a header of %zu bytes", bytes);
 	memcpy(copy, text, bytes);
+	copy[bytes] = '\0';
 	integers_add_point(copy, bytes);
 	*json = json_loadb(copy, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 	return *json ? 0 : json_fail(&error, text);
