@@ -8,12 +8,13 @@
 
 #include "common/protocol.h"
 
+/* A bit of flags, the same as GPUMEM_OPEN_TIMED of gpumem.h: GPUMEM_IOC_LEASE_TIMED, or
+ * GPUMEM_IOC_LEASE where the daemon is older. */
+#define CLIENT_LEASE_TIMED (1 << 30)
 /* Has the daemon send the file's lease over the connection in ask, with the rights of flags
  * (O_RDONLY, O_RDWR), by the descriptor or, if the descriptor is O_PATH or
  * has fewer rights, by the file opened again. 0; -ESTALE without a text, as
  * GPUMEM_IOC_LEASE says; or another -errno. */
-/* A bit of flags: GPUMEM_IOC_LEASE_TIMED, or GPUMEM_IOC_LEASE where the daemon is older. */
-#define CLIENT_LEASE_TIMED (1 << 30)
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
 
 /* -ENOTSUP: the file is not on gpumemfs. -ENOTCONN: its daemon has ended. */

@@ -29,7 +29,6 @@ _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD &&
 		   (int)GPUMEM_FILE_VULKAN == (int)GPUMEM_KIND_VULKAN,
 	       "kinds are those of the protocol");
-_Static_assert(GPUMEM_OPEN_TIMED == CLIENT_LEASE_TIMED, "the flag of a lease");
 
 /* Only regular files: an ioctl may have effects on other files. */
 static int file_check(int fd)
