@@ -31,6 +31,7 @@ static void mark_by_device(void)
 
 	pattern_fill(mark, sizeof(mark), 2, 3 * MIB);
 	MUST(cuMemcpyHtoD(at + 3 * MIB, mark, sizeof(mark)));
+	MUST(cuCtxSynchronize());
 	GOOD(gpumem_close(file));
 }
 
