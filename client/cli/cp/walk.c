@@ -140,8 +140,8 @@ static void directory_fail(struct cp *cp, const char *path, int error)
 		cli_error("%s is a link or file, and not replaced by a directory", path);
 		cp_failed(cp, CLI_FAILED);
 	} else if (error == BENEATH_FOREIGN) {
-		cli_error("%s belongs to another user, who has made it where all users may: to "
-			  "copy into it, name it as the target",
+		cli_error("%s was created by another user in a directory where all users may "
+			  "create names: to copy into it, name it as the target",
 			  path);
 		cp_failed(cp, CLI_DENIED);
 	} else {
