@@ -76,6 +76,7 @@ static void mount_report_ready(struct fs *fs, struct daemon *daemon)
 	fdstore_ready(fs->fdstore);
 	/* After this message the keeper starts no earlier program again. */
 	journal_raise(fs->journal);
+	share_raise(fs->share);
 	notify_send(NOTIFY_READY);
 }
 

@@ -81,18 +81,32 @@ static const struct region_kind wall_clock_kind = {
     .bytes = sizeof(struct layout),
 };
 
-/* The caller alone uses the region. A daemon that ends meanwhile leaves some leases converted,
- * which the next daemon knows by their larger numbers: nanoseconds since the machine started. */
-static void wall_clock_convert(struct layout *layout)
-{
-	const int64_t now = clock_ns(), epoch_now = clock_epoch_seconds(now);
-	uint32_t end = layout->leases_end < LEASE_SLOTS ? layout->leases_end : LEASE_SLOTS;
+/* Wall-clock seconds are below, until the year 2242, and nanoseconds since the machine started are
+ * above, from its first seconds on. */
+#define WALL_CLOCK_MAX (INT64_C(1) << 33)
 
-	for (uint32_t slot = 0; slot < end; slot++) {
+/* The start of a lease that a daemon of either version stored. A lease that began after now began
+ * before the clock was set back. */
+static int64_t since_convert(int64_t since, int64_t now)
+{
+	int64_t seconds = clock_epoch_seconds(now) - since;
+
+	if (since < 0 || since > WALL_CLOCK_MAX)
+		return since;
+	return seconds > 0 ? now - seconds * CLOCK_SECOND : now;
+}
+
+void persist_raise(struct persist *persist)
+{
+	struct layout *layout = persist ? persist->layout : NULL;
+	const int64_t now = clock_ns();
+
+	if (!layout || layout->head.version == region_kind.head.version)
+		return;
+	for (uint32_t slot = 0; slot < LEASE_SLOTS && slot < layout->leases_end; slot++) {
 		struct persist_lease *lease = &layout->leases[slot].lease;
 
-		if (lease->since >= 0 && lease->since <= epoch_now)
-			lease->since = now - (epoch_now - lease->since) * CLOCK_SECOND;
+		lease->since = since_convert(lease->since, now);
 	}
 	layout->head = region_kind.head;
 }
@@ -102,10 +116,7 @@ static int region_map(struct fdstore *fdstore, void **region)
 	uint64_t id = fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY);
 	int error = region_open(fdstore, id, &region_kind, region);
 
-	if (error != -EPROTO || region_open(fdstore, id, &wall_clock_kind, region))
-		return error;
-	wall_clock_convert(*region);
-	return 0;
+	return error == -EPROTO ? region_open(fdstore, id, &wall_clock_kind, region) : error;
 }
 
 int persist_open(struct fdstore *fdstore, struct persist **opened)
@@ -321,10 +332,12 @@ static bool lease_restore(struct share *share, const struct restored *restored,
 	struct share_connection *connection =
 	    stored->connection < CONNECTION_SLOTS ? restored->by_slot[stored->connection] : NULL;
 	struct inode *inode = connection ? file_restore(share, stored) : NULL;
+	struct persist_lease lease = *stored;
 
 	if (!inode)
 		return false;
-	if (share_lease_restore(share, connection, stored, slot, inode) == 0)
+	lease.since = since_convert(stored->since, clock_ns());
+	if (share_lease_restore(share, connection, &lease, slot, inode) == 0)
 		return true;
 	share_file_unlease(share, inode, stored->kind);
 	return false;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/log.h"
@@ -209,6 +210,14 @@ int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share
 	}
 	*opened = share;
 	return 0;
+}
+
+void share_raise(struct share *share)
+{
+	if (!share)
+		return;
+	scoped_lock(&share->lock);
+	persist_raise(share->persist);
 }
 
 void share_close(struct share *share)

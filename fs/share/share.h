@@ -26,6 +26,8 @@ struct volume;
  * thread, also before the mount answers. */
 typedef void share_changed(struct session *session, uint64_t ino);
 int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share **share);
+/* To be called once no earlier program can go on in place of this daemon. NULL is fine. */
+void share_raise(struct share *share);
 /* Whether an earlier daemon left a socket. share_open then serves that socket and needs no answer
  * from the mount, and is called first, so that no program sees the mount without a socket. */
 bool share_is_kept(struct fs *fs);

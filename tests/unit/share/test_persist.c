@@ -62,13 +62,13 @@ static struct persist_lease *stored(char **memory)
 }
 
 /* As a daemon of the old version leaves the memory. */
-static void make_old(void)
+static void make_old(int64_t age)
 {
 	char *memory;
 	struct persist_lease *lease = stored(&memory);
 	struct region_head *head = (void *)memory;
 
-	lease->since = clock_epoch_seconds(clock_ns()) - AGE;
+	lease->since = clock_epoch_seconds(clock_ns()) - age;
 	head->version = OLD;
 	munmap(memory, region_bytes);
 }
@@ -82,10 +82,10 @@ static int64_t age_ns(void)
 	return clock_ns() - since;
 }
 
-static void expect_age(void)
+static void expect_age(int64_t age)
 {
-	ck_assert_int_ge(age_ns(), (AGE - 1) * CLOCK_SECOND);
-	ck_assert_int_le(age_ns(), (AGE + TOLERATED) * CLOCK_SECOND);
+	ck_assert_int_ge(age_ns(), (age - 1) * CLOCK_SECOND);
+	ck_assert_int_le(age_ns(), (age + TOLERATED) * CLOCK_SECOND);
 }
 
 START_TEST(leases_of_the_old_version_keep_their_age)
@@ -94,11 +94,55 @@ START_TEST(leases_of_the_old_version_keep_their_age)
 
 	persist_lease_add(persist, &(struct persist_lease){.number = NUMBER, .since = clock_ns()});
 	persist_close(persist);
-	make_old();
+	make_old(AGE);
 	for (unsigned i = 0; i < 2; i++) {
-		persist_close(opened());
-		expect_age();
+		persist = opened();
+		persist_raise(persist);
+		persist_close(persist);
+		expect_age(AGE);
 	}
+	close(region_fd);
+}
+END_TEST
+
+static uint32_t version(void)
+{
+	char *memory;
+
+	stored(&memory);
+	uint32_t found = ((struct region_head *)memory)->version;
+
+	munmap(memory, region_bytes);
+	return found;
+}
+
+START_TEST(earlier_program_can_go_on)
+{
+	struct persist *persist = opened();
+
+	persist_lease_add(persist, &(struct persist_lease){.number = NUMBER, .since = clock_ns()});
+	persist_close(persist);
+	make_old(AGE);
+	persist = opened();
+	ck_assert_uint_eq(version(), OLD);
+	persist_raise(persist);
+	ck_assert_uint_ne(version(), OLD);
+	persist_close(persist);
+	close(region_fd);
+}
+END_TEST
+
+START_TEST(leases_from_before_the_clock_was_set_back_begin_now)
+{
+	struct persist *persist = opened();
+
+	persist_lease_add(persist, &(struct persist_lease){.number = NUMBER, .since = clock_ns()});
+	persist_close(persist);
+	make_old(-AGE);
+	persist = opened();
+	persist_raise(persist);
+	persist_close(persist);
+	expect_age(0);
 	close(region_fd);
 }
 END_TEST
@@ -109,5 +153,7 @@ int main(void)
 	Suite *suite = unit_suite("leases that outlive a daemon", &tests, 60);
 
 	tcase_add_test(tests, leases_of_the_old_version_keep_their_age);
+	tcase_add_test(tests, earlier_program_can_go_on);
+	tcase_add_test(tests, leases_from_before_the_clock_was_set_back_begin_now);
 	return unit_main(suite);
 }
