@@ -46,15 +46,20 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 	}
 }
 
-bool inode_unseen_begin(struct inode *inode)
+/* A count that has reached UINT16_MAX stays there: how many leases are left is not known. */
+static void unseen_leases_add(struct inode *inode, int more)
 {
 	uint16_t before = atomic_load(&inode->unseen_leases);
 
 	while (before < UINT16_MAX)
 		if (atomic_compare_exchange_weak(&inode->unseen_leases, &before,
-						 (uint16_t)(before + 1)))
-			return true;
-	return false;
+						 (uint16_t)(before + more)))
+			return;
+}
+
+void inode_unseen_begin(struct inode *inode)
+{
+	unseen_leases_add(inode, 1);
 }
 
 /* mtime first: a reply that the kernel may cache has the new mtime. */
@@ -63,7 +68,7 @@ void inode_unseen_end(struct inode *inode)
 	pthread_mutex_lock(&inode->lock);
 	inode_unseen_touch(inode);
 	pthread_mutex_unlock(&inode->lock);
-	atomic_fetch_sub(&inode->unseen_leases, 1);
+	unseen_leases_add(inode, -1);
 }
 
 struct unclaimed_leases {

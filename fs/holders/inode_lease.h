@@ -18,10 +18,10 @@ int inode_lease_get(struct fs *fs, struct inode *inode);
 void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs);
 
 /* From begin to end the holder of a lease may store without the daemon's knowledge: inode_unseen.h.
- * False: the file has so many such leases that this one is not counted, and has no end. end moves
- * mtime for the last of these stores. The caller has the lease, and afterwards makes the
- * kernel ask for the attributes again. */
-bool inode_unseen_begin(struct inode *inode);
+ * A file that once had too many such leases to count them counts as leased for ever. end moves
+ * mtime for the last of these stores. The caller has the lease, and afterwards makes the kernel ask
+ * for the attributes again. */
+void inode_unseen_begin(struct inode *inode);
 void inode_unseen_end(struct inode *inode);
 
 /* Unclaimed leases: leases of an earlier daemon that no sharer has claimed yet. After a restart the

@@ -167,7 +167,8 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	}
 	if (stored->kind != FILE_LEASE_DROPPED)
 		lease_publish(share, connection, lease);
-	lease->unseen = lease->unseen && inode_unseen_begin(inode);
+	if (lease->unseen)
+		inode_unseen_begin(inode);
 	return 0;
 }
 
@@ -297,7 +298,8 @@ static int lease_shared(struct share *share, struct share_connection *connection
 		lease_undo(share, params->inode, (enum file_lease_kind)kind);
 		return error;
 	}
-	lease->unseen = lease->unseen && inode_unseen_begin(params->inode);
+	if (lease->unseen)
+		inode_unseen_begin(params->inode);
 	lease_announce(share, lease, allocated);
 	/* The lease is counted: the file stays on its volume, and the chunks exported from here on
 	 * stay valid. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The attributes of files in host/, and how many system calls they take: the kernel asks for them
- * whenever a file is created, and once a second afterwards. */
+ * whenever a file is created, and once a second afterwards, or each time while programs may store
+ * unseen. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "fs/holders/inode_lease.h"
+#include "fs/tree/inode_unseen.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -59,6 +62,30 @@ START_TEST(empty_file_takes_none)
 }
 END_TEST
 
+/* A writer could hide behind leases that it ends: each end would count as one of the others'. */
+START_TEST(leases_beyond_the_count_are_not_forgotten)
+{
+	struct inode *file = host_file("leased");
+
+	for (unsigned i = 0; i < UINT16_MAX + 1U; i++)
+		inode_unseen_begin(file);
+	for (unsigned i = 0; i < UINT16_MAX; i++)
+		inode_unseen_end(file);
+	ck_assert(inode_has_unseen_stores(file));
+}
+END_TEST
+
+START_TEST(ended_leases_store_no_more)
+{
+	struct inode *file = host_file("ended");
+
+	inode_unseen_begin(file);
+	ck_assert(inode_has_unseen_stores(file));
+	inode_unseen_end(file);
+	ck_assert(!inode_has_unseen_stores(file));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -67,5 +94,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, fixture_up, fixture_down);
 	tcase_add_test(tests, attributes_take_one_call);
 	tcase_add_test(tests, empty_file_takes_none);
+	tcase_add_test(tests, leases_beyond_the_count_are_not_forgotten);
+	tcase_add_test(tests, ended_leases_store_no_more);
 	return unit_main(suite);
 }
