@@ -50,10 +50,10 @@ static void charge_update(struct fs *fs, struct inode *inode)
 static void out_append(struct host_outs *outs, struct host_out *out)
 {
 	scoped_lock(&outs->lock);
-	bool was_empty = !outs->first;
+	bool thread_sleeps = !outs->first && !outs->checking;
 
 	DL_APPEND(outs->first, out);
-	if (was_empty)
+	if (thread_sleeps)
 		background_wake(&outs->background);
 }
 
@@ -63,6 +63,7 @@ static struct host_out *outs_take_all(struct host_outs *outs)
 	struct host_out *all = outs->first;
 
 	outs->first = NULL;
+	outs->checking = true;
 	return all;
 }
 
@@ -149,6 +150,7 @@ static void host_outs_check(struct fs *fs)
 	scoped_lock(&outs->lock);
 	DL_CONCAT(kept, outs->first);
 	outs->first = kept;
+	outs->checking = false;
 }
 
 static bool outs_are_empty(struct host_outs *outs)

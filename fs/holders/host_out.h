@@ -13,6 +13,7 @@
 #define FS_HOLDERS_HOST_OUT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "fs/core/background.h"
 
@@ -25,6 +26,7 @@ enum host_listing { HOST_NOT_LISTED, HOST_LISTED_NUMBER, HOST_LISTED_REFERENCE }
 struct host_outs {
 	pthread_mutex_t lock;
 	struct host_out *first;
+	bool checking; /* the thread is at work, and needs no wake-up for a new entry */
 	struct background background;
 };
 
