@@ -149,6 +149,10 @@ double op_attr_seconds(struct inode *inode, const struct stat *st)
 	/* An empty file has no page to store into, and the kernel learns of every growth. */
 	if (st->st_size && inode_has_unseen_stores(inode))
 		return 0;
+	/* The mapping of an object may outlive the handle that could write, while other handles are
+	 * open; and programs such as tar take a file without blocks for a hole as a whole. */
+	if (st->st_size && !st->st_blocks && volume->system)
+		return 0;
 	return volume->system ? OBJECT_SECONDS : CACHE_SECONDS;
 }
 

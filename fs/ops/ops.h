@@ -23,7 +23,7 @@
 #define CACHE_SECONDS 86400.0
 
 /* The same for a file in host/, whose number of blocks may change while no handle for writing is
- * open. */
+ * open. Not for a file without blocks. */
 #define OBJECT_SECONDS 1.0
 
 /* A request that a worker thread serves: the caller, the inode, and the worker. */

@@ -187,6 +187,42 @@ static void host_files_grow_and_shrink_under_maps(void)
 	zero_check(fd, 1 * MIB, 3 * MIB);
 }
 
+static blkcnt_t blocks(void)
+{
+	struct stat st;
+
+	OK(stat("file", &st));
+	return st.st_blocks;
+}
+
+/* The kernel's close is no wait for the daemon's: some requests later the daemon has closed, too.
+ */
+static void let_the_daemon_close(void)
+{
+	struct statx stx;
+
+	for (int i = 0; i < 50; i++)
+		OK(statx(AT_FDCWD, "file", AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &stx));
+}
+
+/* tar -S stores no byte of a file without blocks. */
+static void host_files_show_blocks_of_maps_without_handle(void)
+{
+	enter_host();
+	int fd = new_file("file");
+
+	OK(ftruncate(fd, 4 * MIB));
+	int reader = OK(open("file", O_RDONLY));
+	unsigned char *bytes = map(fd, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED);
+
+	OK(close(fd));
+	let_the_daemon_close();
+	EQUAL(blocks(), 0);
+	bytes[3 * MIB] = 42;
+	CHECK(blocks() > 0);
+	OK(close(reader));
+}
+
 static void grow_what_is_mapped(int growth)
 {
 	int fd = growth_file();
@@ -230,5 +266,7 @@ PROG(TEST(shows_what_was_written), TEST(msync_reaches_other_openers),
      TEST(munmap_and_close_write_back), TEST(another_process_writes), TEST(private_stays_private),
      TEST(rest_of_the_last_page_is_zero), TEST(of_an_unlinked_file),
      TEST(programs_open_files_only_as_allowed), TEST(host_files_are_shared_memory),
-     TEST(host_files_grow_and_shrink_under_maps), TEST(growth_shows_zeroes_where_a_map_stored),
+     TEST(host_files_grow_and_shrink_under_maps),
+     TEST(host_files_show_blocks_of_maps_without_handle),
+     TEST(growth_shows_zeroes_where_a_map_stored),
      TEST(host_growth_shows_zeroes_where_a_map_stored))
