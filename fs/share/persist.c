@@ -96,19 +96,20 @@ static int64_t since_convert(int64_t since, int64_t now)
 	return seconds > 0 ? now - seconds * CLOCK_SECOND : now;
 }
 
-void persist_raise(struct persist *persist)
+bool persist_raise(struct persist *persist)
 {
 	struct layout *layout = persist ? persist->layout : NULL;
 	const int64_t now = clock_ns();
 
 	if (!layout || layout->head.version == region_kind.head.version)
-		return;
+		return false;
 	for (uint32_t slot = 0; slot < LEASE_SLOTS && slot < layout->leases_end; slot++) {
 		struct persist_lease *lease = &layout->leases[slot].lease;
 
 		lease->since = since_convert(lease->since, now);
 	}
 	layout->head = region_kind.head;
+	return true;
 }
 
 static int region_map(struct fdstore *fdstore, void **region)

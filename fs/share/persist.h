@@ -41,9 +41,9 @@ static inline bool persist_lease_is_unseen(const struct persist_lease *lease)
  * or -errno. */
 int persist_open(struct fdstore *fdstore, struct persist **persist);
 /* Memory of an earlier version stays readable for the earlier program, which goes on if this daemon
- * ends before it serves. From here on the memory has this program's version. Under the share's
- * lock. NULL is fine. */
-void persist_raise(struct persist *persist);
+ * ends before it serves. From here on the memory has this program's version: false if it had
+ * before. Under the share's lock. NULL is fine. */
+bool persist_raise(struct persist *persist);
 void persist_close(struct persist *persist);
 
 #define PERSIST_NO_SLOT UINT32_MAX

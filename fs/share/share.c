@@ -10,13 +10,16 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/descriptors.h"
 #include "common/log.h"
+#include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/share/internal.h"
+#include "fs/tree/inode.h"
 
 /* How often deadlines are checked. */
 #define TICK_MS 1000
@@ -212,12 +215,44 @@ int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share
 	return 0;
 }
 
+/* The share's lock is held. The files of leases whose holders may store without the daemon's
+ * knowledge: their number, and an array that is the caller's. Without memory for more, the array
+ * ends early. */
+static size_t unseen_files(struct share *share, uint64_t **numbers)
+{
+	struct share_connection *connection;
+	size_t n = 0;
+
+	DL_FOREACH2(share->connections, connection, next)
+	{
+		for (struct share_lease *lease = connection->leases; lease;
+		     lease = lease->hh.next) {
+			uint64_t *grown =
+			    lease->unseen ? vector_grow(*numbers, n, sizeof(*grown)) : NULL;
+
+			if (!grown)
+				continue;
+			grown[n++] = lease->inode->ino;
+			*numbers = grown;
+		}
+	}
+	return n;
+}
+
 void share_raise(struct share *share)
 {
+	AUTO_FREE uint64_t *numbers = NULL;
+	size_t n = 0;
+
 	if (!share)
 		return;
-	scoped_lock(&share->lock);
-	persist_raise(share->persist);
+	pthread_mutex_lock(&share->lock);
+	/* The earlier program let the kernel keep the attributes of such files for a day. */
+	if (persist_raise(share->persist))
+		n = unseen_files(share, &numbers);
+	pthread_mutex_unlock(&share->lock);
+	while (n)
+		share->changed(share->fs->session, numbers[--n]);
 }
 
 void share_close(struct share *share)
