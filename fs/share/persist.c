@@ -326,6 +326,20 @@ static struct inode *file_restore(struct share *share, const struct persist_leas
 	return NULL;
 }
 
+/* A holder that has gone may have stored before, and mtime moves for these stores now. */
+static void gone_lease_settle(struct share *share, const struct persist_lease *stored)
+{
+	struct inode *inode = persist_lease_is_unseen(stored)
+				  ? inode_table_get(share->fs->inodes, stored->ino)
+				  : NULL;
+
+	if (!inode)
+		return;
+	inode_unseen_begin(inode);
+	inode_unseen_end(inode);
+	inode_put(share->fs, inode, 1);
+}
+
 /* False: the connection or the file is gone. */
 static bool lease_restore(struct share *share, const struct restored *restored,
 			  const struct persist_lease *stored, uint32_t slot)
@@ -335,6 +349,8 @@ static bool lease_restore(struct share *share, const struct restored *restored,
 	struct inode *inode = connection ? file_restore(share, stored) : NULL;
 	struct persist_lease lease = *stored;
 
+	if (!connection)
+		gone_lease_settle(share, stored);
 	if (!inode)
 		return false;
 	lease.since = since_convert(stored->since, clock_ns());
