@@ -95,6 +95,7 @@ struct fs {
 	struct calibration *calibrations; /* one for each device */
 	int64_t metadata_max;
 	struct background idle_release;
+	int idle_check_ms; /* between two checks of idle GPUs; set before the thread starts */
 	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */

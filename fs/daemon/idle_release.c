@@ -24,10 +24,8 @@
 /* How often within that time each GPU is checked. */
 #define CHECKS 4
 
-/* Between two checks. Set before the thread starts: libfuse sets a variable of the environment when
- * it mounts for a user, and a thread that reads the environment just then crashes. */
-static int check_pause_ms;
-
+/* Not called by the thread: libfuse sets a variable of the environment when it mounts for a user,
+ * and a thread that reads the environment just then crashes. */
 static uint64_t idle_release_ms(void)
 {
 	const char *text = secure_getenv("GPUMEMFS_IDLE_MS");
@@ -80,7 +78,7 @@ static void idle_release_work(struct background *background)
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
 	int64_t peak = 0;
 
-	while (background_wait(background, check_pause_ms)) {
+	while (background_wait(background, fs->idle_check_ms)) {
 		bool idle = true;
 
 		heap_trim_if_shrunk(fs, &peak);
@@ -96,7 +94,7 @@ static void idle_release_work(struct background *background)
 
 int idle_release_open(struct fs *fs)
 {
-	check_pause_ms = (int)(idle_release_ms() / CHECKS);
+	fs->idle_check_ms = (int)(idle_release_ms() / CHECKS);
 	if (background_start(&fs->idle_release, idle_release_work, fs))
 		log_warn("cannot start the thread that releases idle GPUs: their contexts stay");
 	return 0;
