@@ -87,25 +87,13 @@ void client_files_each(void (*each)(struct gpumem *file, void *context), void *c
 }
 
 /* Neither changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
-static struct statx file_identity(const struct gpumem *file)
+struct client_identity client_file_identity(const struct gpumem *file)
 {
-	struct statx st = {0};
+	struct statx st;
 
 	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
-		return (struct statx){0};
-	return st;
-}
-
-dev_t client_file_device(const struct gpumem *file)
-{
-	struct statx st = file_identity(file);
-
-	return makedev(st.stx_dev_major, st.stx_dev_minor);
-}
-
-ino_t client_file_inode(const struct gpumem *file)
-{
-	return file_identity(file).stx_ino;
+		return (struct client_identity){0};
+	return (struct client_identity){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
 int client_file_unmap_device(struct gpumem *file)

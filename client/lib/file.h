@@ -53,8 +53,11 @@ int client_file_free(struct gpumem *file);
 void client_files_each(void (*each)(struct gpumem *file, void *context), void *context);
 
 /* The device number of the file's mount, and the inode's number: 0 after an error. */
-dev_t client_file_device(const struct gpumem *file);
-ino_t client_file_inode(const struct gpumem *file);
+struct client_identity {
+	dev_t device;
+	ino_t inode;
+};
+struct client_identity client_file_identity(const struct gpumem *file);
 
 /* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);

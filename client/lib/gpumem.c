@@ -186,8 +186,10 @@ static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 	info->number = driver && driver->device_number ? driver->device_number(&file->device) : -1;
 	if (driver)
 		strncpy(info->driver, driver->name, sizeof(info->driver) - 1);
-	info->filesystem = client_file_device(file);
-	info->inode = client_file_inode(file);
+	const struct client_identity identity = client_file_identity(file);
+
+	info->filesystem = identity.device;
+	info->inode = identity.inode;
 }
 
 static int file_get_info(struct gpumem *file, struct gpumem_info *info)
