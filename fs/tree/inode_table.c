@@ -212,9 +212,22 @@ struct inode *inode_table_get(struct inode_table *table, uint64_t ino)
 	return inode && inode->ino == ino && inode_ref_alive(inode) ? inode : NULL;
 }
 
+/* Moves *slot past the empty slots of its page. Reads without the lock: a walk over all inodes
+ * takes the lock only for slots in use. */
+static struct inode_slot *page_next_used(struct inode_slot *entry, uint32_t *slot)
+{
+	struct inode_slot *end = entry + (INODE_PAGE_SLOTS - *slot % INODE_PAGE_SLOTS),
+			  *first = entry;
+
+	while (entry < end && !atomic_load_explicit(&entry->inode, memory_order_relaxed))
+		entry++;
+	*slot += (uint32_t)(entry - first);
+	return entry < end ? entry : NULL;
+}
+
 struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 {
-	for (;; (*slot)++) {
+	for (;;) {
 		struct inode_slot *entry = slot_at(table, *slot);
 
 		if (!entry) {
@@ -224,18 +237,18 @@ struct inode *inode_table_next(struct inode_table *table, uint32_t *slot)
 
 			if (page >= INODE_PAGES || page >= inode_table_pages(table))
 				return NULL;
-			*slot = (page + 1) * INODE_PAGE_SLOTS - 1;
+			*slot = (page + 1) * INODE_PAGE_SLOTS;
 			continue;
 		}
+		entry = page_next_used(entry, slot);
+		if (!entry)
+			continue;
 		/* An inode leaves its slot under this lock before it is freed. */
-		struct inode_shard *shard = &table->shards[shard_of_slot(*slot)];
-		scoped_lock(&shard->lock);
+		scoped_lock(&table->shards[shard_of_slot((*slot)++)].lock);
 		struct inode *inode = atomic_load(&entry->inode);
 
-		if (inode && inode_ref_alive(inode)) {
-			(*slot)++;
+		if (inode && inode_ref_alive(inode))
 			return inode;
-		}
 	}
 }
 
