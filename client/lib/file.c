@@ -46,6 +46,16 @@ static void files_remove(struct gpumem *file)
 		files = file->next;
 }
 
+/* AT_STATX_DONT_SYNC: neither number changes, so the daemon need not be asked. */
+static struct client_identity identity_read(int fd)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
+		return (struct client_identity){0};
+	return (struct client_identity){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
+}
+
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
 {
 	struct gpumem *made = calloc(1, sizeof(*made));
@@ -55,6 +65,7 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 		return client_fail(ENOMEM, "no memory");
 	}
 	made->fd = fd;
+	made->identity = identity_read(fd);
 	made->fd_kind = kind;
 	made->flags = flags;
 	int rc = client_connection_lease(lease_from, flags, &made->connection, &made->layout);
@@ -84,16 +95,6 @@ void client_files_each(void (*each)(struct gpumem *file, void *context), void *c
 		if (--at->visits == 0)
 			pthread_cond_broadcast(&visited);
 	}
-}
-
-/* Neither changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
-struct client_identity client_file_identity(const struct gpumem *file)
-{
-	struct statx st;
-
-	if (statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
-		return (struct client_identity){0};
-	return (struct client_identity){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
 int client_file_unmap_device(struct gpumem *file)

@@ -19,6 +19,12 @@ struct client_stamp {
 	uint32_t ns;
 };
 
+/* The device number of the file's mount, and the inode's number: 0 after an error. */
+struct client_identity {
+	dev_t device;
+	ino_t inode;
+};
+
 struct gpumem {
 	/* Under the list's lock: the list of all files, and threads in client_files_each that use
 	 * the file. */
@@ -31,6 +37,7 @@ struct gpumem {
 		CLIENT_FD_PATH /* O_PATH: closing such a descriptor leaves the process's locks alone
 				*/
 	} fd_kind;
+	struct client_identity identity;      /* never changes */
 	int flags;			      /* O_RDONLY or O_RDWR, and CLIENT_LEASE_TIMED */
 	struct client_connection *connection; /* NULL: the lease is the parent's */
 	struct client_layout layout;
@@ -51,13 +58,6 @@ int client_file_free(struct gpumem *file);
 
 /* Calls each for every file of the process, under the file's lock. each must not close files. */
 void client_files_each(void (*each)(struct gpumem *file, void *context), void *context);
-
-/* The device number of the file's mount, and the inode's number: 0 after an error. */
-struct client_identity {
-	dev_t device;
-	ino_t inode;
-};
-struct client_identity client_file_identity(const struct gpumem *file);
 
 /* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);

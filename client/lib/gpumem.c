@@ -186,10 +186,8 @@ static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 	info->number = driver && driver->device_number ? driver->device_number(&file->device) : -1;
 	if (driver)
 		strncpy(info->driver, driver->name, sizeof(info->driver) - 1);
-	const struct client_identity identity = client_file_identity(file);
-
-	info->filesystem = identity.device;
-	info->inode = identity.inode;
+	info->filesystem = file->identity.device;
+	info->inode = file->identity.inode;
 }
 
 static int file_get_info(struct gpumem *file, struct gpumem_info *info)

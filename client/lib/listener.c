@@ -108,7 +108,7 @@ static void file_connect(struct gpumem *file, void *pointer)
 {
 	struct connecting *connecting = pointer;
 
-	if (connecting->fd < 0 && client_file_identity(file).device == connecting->device)
+	if (connecting->fd < 0 && file->identity.device == connecting->device)
 		connecting->fd = client_mount_connect(file->fd);
 }
 
@@ -223,7 +223,7 @@ static void file_listen(struct gpumem *file, void *unused)
 {
 	(void)unused;
 	if (client_file_holds_gpu(file))
-		listener_start(client_file_identity(file).device);
+		listener_start(file->identity.device);
 }
 
 /* Under listeners_lock. */

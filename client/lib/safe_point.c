@@ -58,10 +58,8 @@ static struct client_fork_handler fork_handler = {.forked = notices_forked};
 
 static bool file_is_meant(const struct gpumem *file, const struct notice *notice)
 {
-	const struct client_identity identity = client_file_identity(file);
-
-	return identity.device == notice->device &&
-	       (!notice->message.inode || identity.inode == notice->message.inode);
+	return file->identity.device == notice->device &&
+	       (!notice->message.inode || file->identity.inode == notice->message.inode);
 }
 
 static void action_note(struct action *action, int rc)
