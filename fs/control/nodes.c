@@ -17,10 +17,10 @@
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 
-/* Node ids: the directory, its files, by-uuid/, and the links in by-uuid/ by volume. */
-#define FILES_INO   (CONTROL_INO + 1)
-#define SOCKET_INO  (CONTROL_INO + 63)
-#define BY_UUID_INO (CONTROL_INO + 64)
+/* Node ids: the directory, its files, the socket, by-uuid/, and the links in by-uuid/ by volume.
+ * The journal keeps the order of the volumes the same for all daemons of a mount. */
+#define SOCKET_INO  (CONTROL_INO + CONTROL_FILES)
+#define BY_UUID_INO (SOCKET_INO + 1)
 #define LINKS_INO   (BY_UUID_INO + 1)
 
 #define CONTROL_NAME ".gpumem"
@@ -33,7 +33,10 @@
 
 static const struct control_file *node_file(fuse_ino_t ino)
 {
-	return ino >= FILES_INO && ino < SOCKET_INO ? &control_files[ino - FILES_INO] : NULL;
+	const struct control_file *file =
+	    ino > CONTROL_INO && ino < SOCKET_INO ? &control_files[ino - CONTROL_INO] : NULL;
+
+	return file && file->name ? file : NULL;
 }
 
 /* Whether reads of the file wait for text, as in accesslog. */
@@ -55,6 +58,18 @@ static const struct volume *node_link(struct fs *fs, fuse_ino_t ino)
 								   : NULL;
 }
 
+static bool node_is_directory(fuse_ino_t ino)
+{
+	return ino == CONTROL_INO || ino == BY_UUID_INO;
+}
+
+/* False: the kernel knows the node from a daemon of another release. After ESTALE the kernel looks
+ * the name up again. */
+static bool node_is_known(struct fs *fs, fuse_ino_t ino)
+{
+	return node_is_directory(ino) || ino == SOCKET_INO || node_file(ino) || node_link(fs, ino);
+}
+
 /* Of the root (the entry "..") the number and type are right; the kernel uses only the two. */
 static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 {
@@ -72,7 +87,7 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 	    .st_ctim = time,
 	};
 
-	if (ino == CONTROL_INO || ino == BY_UUID_INO || ino == INODE_ROOT) {
+	if (node_is_directory(ino) || ino == INODE_ROOT) {
 		st.st_mode = S_IFDIR | 0555;
 		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
 	} else if (node_link(fs, ino)) {
@@ -87,27 +102,21 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 	return st;
 }
 
-/* The n-th entry of .gpumem/ or by-uuid/: the name and the node id; NULL past the end. */
-static const char *directory_entry(struct fs *fs, fuse_ino_t dir, unsigned n, fuse_ino_t *ino)
+/* The entry of .gpumem/ or by-uuid/ with the lowest node id above *ino: its name, and *ino is its
+ * id. NULL: there is none. The search begins at the id of the directory itself. */
+static const char *directory_next(struct fs *fs, fuse_ino_t dir, fuse_ino_t *ino)
 {
-	if (dir == CONTROL_INO) {
-		unsigned files = 0;
-
-		while (control_files[files].name)
-			files++;
-		*ino = n < files ? FILES_INO + n : n == files ? BY_UUID_INO : SOCKET_INO;
-		if (n < files)
-			return control_files[n].name;
-		if (n == files)
+	while (dir == CONTROL_INO && ++*ino <= BY_UUID_INO) {
+		if (node_file(*ino))
+			return node_file(*ino)->name;
+		if (*ino == SOCKET_INO && share_is_bound(fs))
+			return SOCKET_LEAF;
+		if (*ino == BY_UUID_INO)
 			return BY_UUID_NAME;
-		return n == files + 1 && share_is_bound(fs) ? SOCKET_LEAF : NULL;
 	}
-	for (unsigned i = 0; i < fs->n_volumes; i++) {
-		if (!fs->volumes[i].device || n--)
-			continue;
-		*ino = LINKS_INO + i;
-		return fs->volumes[i].device->uuid;
-	}
+	while (dir == BY_UUID_INO && ++*ino < LINKS_INO + fs->n_volumes)
+		if (node_link(fs, *ino)->device)
+			return node_link(fs, *ino)->device->uuid;
 	return NULL;
 }
 
@@ -124,7 +133,8 @@ static bool directory_find(struct fs *fs, fuse_ino_t dir, const char *name, fuse
 		*ino = CONTROL_INO;
 		return true;
 	}
-	for (unsigned n = 0; (entry = directory_entry(fs, dir, n, ino)); n++)
+	*ino = dir;
+	while ((entry = directory_next(fs, dir, ino)))
 		if (strcmp(entry, name) == 0)
 			return true;
 	return false;
@@ -175,21 +185,32 @@ void control_handles_from(struct fs *fs, uint64_t first)
 
 static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	struct stat st = node_attributes(fuse_req_userdata(req), ino);
+	struct fs *fs = fuse_req_userdata(req);
 
 	(void)info;
-	fuse_reply_attr(req, &st, node_attr_seconds(ino));
+	if (node_is_known(fs, ino)) {
+		struct stat st = node_attributes(fs, ino);
+
+		fuse_reply_attr(req, &st, node_attr_seconds(ino));
+	} else {
+		fuse_reply_err(req, ESTALE);
+	}
 }
 
 static void control_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 			  struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-	struct stat st = node_attributes(fs, ino);
-	struct statx stx = inode_statx(&st, fs->started);
 
 	(void)flags, (void)mask, (void)info;
-	fuse_reply_statx(req, 0, &stx, node_attr_seconds(ino));
+	if (node_is_known(fs, ino)) {
+		struct stat st = node_attributes(fs, ino);
+		struct statx stx = inode_statx(&st, fs->started);
+
+		fuse_reply_statx(req, 0, &stx, node_attr_seconds(ino));
+	} else {
+		fuse_reply_err(req, ESTALE);
+	}
 }
 
 static void control_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -207,37 +228,51 @@ static void control_readlink(fuse_req_t req, fuse_ino_t ino)
 
 enum listing { LIST_NAMES, LIST_ATTRIBUTES };
 
-/* Cookies are positions: 0 is ".", 1 "..", then the entries. */
+/* Cookies are those of "." and "..", 1 and 2, and then node ids counted from 2. A later daemon goes
+ * on at the right entry, even if it has more files. */
+#define COOKIE_ENTRIES 2
+
+/* The entry behind the cookie: its name, node id and own cookie. NULL: there is none. */
+static const char *directory_read(struct fs *fs, fuse_ino_t dir, off_t *cookie, fuse_ino_t *ino)
+{
+	if (*cookie < COOKIE_ENTRIES) {
+		bool is_parent = ++*cookie == COOKIE_ENTRIES;
+
+		*ino = !is_parent ? dir : dir == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
+		return is_parent ? ".." : ".";
+	}
+	*ino = dir + (fuse_ino_t)(*cookie - COOKIE_ENTRIES);
+	const char *name = directory_next(fs, dir, ino);
+
+	*cookie = (off_t)(*ino - dir) + COOKIE_ENTRIES;
+	return name;
+}
+
 static void directory_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 			   enum listing listing)
 {
 	struct fs *fs = fuse_req_userdata(req);
 	char buffer[4096];
 	size_t used = 0;
+	fuse_ino_t entry_ino;
+	const char *name;
 
-	if (ino != CONTROL_INO && ino != BY_UUID_INO) {
+	if (!node_is_directory(ino)) {
 		fuse_reply_err(req, ENOTDIR);
 		return;
 	}
 	if (bytes > sizeof(buffer))
 		bytes = sizeof(buffer);
-	for (unsigned n = offset < UINT16_MAX ? (unsigned)offset : UINT16_MAX;; n++) {
-		fuse_ino_t entry_ino = ino;
-		const char *name = n == 0   ? "."
-				   : n == 1 ? ".."
-					    : directory_entry(fs, ino, n - 2, &entry_ino);
-
-		if (!name)
-			break;
-		if (n == 1)
-			entry_ino = ino == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
+	if (offset < 0 || offset > UINT16_MAX)
+		offset = UINT16_MAX;
+	while ((name = directory_read(fs, ino, &offset, &entry_ino))) {
 		/* Node id 0 in readdirplus: no lookup happened that the kernel would count. */
 		struct fuse_entry_param entry = {.attr = node_attributes(fs, entry_ino)};
 		size_t size = listing == LIST_ATTRIBUTES
 				  ? fuse_add_direntry_plus(req, buffer + used, bytes - used, name,
-							   &entry, n + 1)
+							   &entry, offset)
 				  : fuse_add_direntry(req, buffer + used, bytes - used, name,
-						      &entry.attr, n + 1);
+						      &entry.attr, offset);
 		if (size > bytes - used)
 			break;
 		used += size;
@@ -275,6 +310,10 @@ static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
 {
 	const struct control_file *file = node_file(ino);
 
+	if (!node_is_known(fuse_req_userdata(req), ino)) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
 	if (!file || ((info->flags & O_ACCMODE) != O_RDONLY && !file->set)) {
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return;

@@ -144,14 +144,14 @@ static int write_trace(struct fs *fs, uid_t uid, FILE *out)
 	return trace_write(fs->trace, fs->options.mountpoint, out);
 }
 
-const struct control_file control_files[] = {
-    {"version", 0444, write_version, NULL, NULL},
-    {"params", 0644, write_params, NULL, control_params_set},
-    {"stats.json", 0444, NULL, control_stats, NULL},
-    {"metrics", 0444, control_metrics, NULL, NULL},
-    {"mappings", 0444, NULL, control_mappings, NULL},
+const struct control_file control_files[CONTROL_FILES] = {
+    /* [0]: the directory */
+    [1] = {"version", 0444, write_version, NULL, NULL},
+    [2] = {"params", 0644, write_params, NULL, control_params_set},
+    [3] = {"stats.json", 0444, NULL, control_stats, NULL},
+    [4] = {"metrics", 0444, control_metrics, NULL, NULL},
+    [5] = {"mappings", 0444, NULL, control_mappings, NULL},
     /* The lines have the paths of all users. */
-    {"accesslog", 0400, NULL, NULL, NULL},
-    {"trace.json", 0400, write_trace, NULL, NULL},
-    {NULL, 0, NULL, NULL, NULL},
+    [6] = {"accesslog", 0400, NULL, NULL, NULL},
+    [7] = {"trace.json", 0400, write_trace, NULL, NULL},
 };

@@ -23,8 +23,11 @@ struct control_file {
 	int (*set)(struct fs *fs, const char *text, size_t bytes);
 };
 
-/* Ends with a NULL name. */
-extern const struct control_file control_files[];
+/* By node id (CONTROL_INO + index); a place without a name has no file. The kernel keeps names and
+ * node ids over a change of the daemon, so each file keeps its id for good, and the id of a removed
+ * file stays unused. */
+#define CONTROL_FILES 63
+extern const struct control_file control_files[CONTROL_FILES];
 
 int control_metrics(struct fs *fs, uid_t uid, FILE *out); /* metrics.c */
 

@@ -131,8 +131,9 @@ static unsigned nodes_of_control(uint64_t nodes[32])
 	unsigned n = 0;
 
 	nodes[n++] = node_of(FUSE_ROOT_ID, ".gpumem");
-	for (const struct control_file *file = control_files; file->name; file++)
-		nodes[n++] = node_of(CONTROL_INO, file->name);
+	for (unsigned id = 0; id < CONTROL_FILES; id++)
+		if (control_files[id].name)
+			nodes[n++] = node_of(CONTROL_INO, control_files[id].name);
 	nodes[n] = node_of(CONTROL_INO, "by-uuid");
 	nodes[n + 1] = node_of(nodes[n], fixture.volumes[0].device->uuid);
 	return n + 2;
@@ -298,6 +299,68 @@ START_TEST(supported_ones_answer)
 }
 END_TEST
 
+/* The kernel of a mount that is in use knows these ids: a line may be added, and none may change.
+ */
+START_TEST(ids_are_those_of_earlier_releases)
+{
+	static const struct {
+		const char *name;
+		uint64_t id;
+	} golden[] = {
+	    {"version", 1},  {"params", 2},    {"stats.json", 3}, {"metrics", 4},
+	    {"mappings", 5}, {"accesslog", 6}, {"trace.json", 7}, {"by-uuid", 64},
+	};
+	const unsigned n = sizeof(golden) / sizeof(golden[0]);
+	unsigned files = 0;
+
+	ck_assert_uint_eq(CONTROL_INO, 1ULL << 62);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_msg(node_of(CONTROL_INO, golden[i].name) == CONTROL_INO + golden[i].id,
+			      "%s has another node id", golden[i].name);
+	ck_assert_uint_eq(node_of(CONTROL_INO + 64, fixture.volumes[0].device->uuid),
+			  CONTROL_INO + 65);
+	for (unsigned id = 0; id < CONTROL_FILES; id++)
+		files += control_files[id].name != NULL;
+	ck_assert_msg(files == n - 1, "a new file of .gpumem/ belongs into this list");
+}
+END_TEST
+
+START_TEST(listings_go_on_behind_each_name)
+{
+	static const char *const names[] = {".",	  "..",	     "version",	 "params",
+					    "stats.json", "metrics", "mappings", "accesslog",
+					    "trace.json", "by-uuid"};
+	struct fuse_read_in read = {.size = 1024};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct fuse_dirent *entry =
+		    (const struct fuse_dirent *)(answer.data + sizeof(struct fuse_out_header));
+
+		ck_assert_int_eq(request(FUSE_READDIR, CONTROL_INO, &read, sizeof(read)), 0);
+		ck_assert_uint_ge(answer.bytes, FUSE_NAME_OFFSET);
+		ck_assert_uint_eq(entry->namelen, strlen(names[i]));
+		ck_assert_mem_eq(entry->name, names[i], entry->namelen);
+		read.offset = entry->off;
+	}
+	ck_assert_uint_eq(read.offset, 64 + 2);
+	ck_assert_int_eq(request(FUSE_READDIR, CONTROL_INO, &read, sizeof(read)), 0);
+	ck_assert_uint_eq(answer.bytes, 0);
+}
+END_TEST
+
+START_TEST(nodes_of_other_releases_are_stale)
+{
+	const uint64_t unknown[] = {CONTROL_INO + 8, CONTROL_INO + 62, CONTROL_INO + 65 + 99};
+	struct fuse_open_in reading = {.flags = O_RDONLY};
+
+	for (unsigned i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		ck_assert_int_eq(request(FUSE_GETATTR, unknown[i], NULL, 0), ESTALE);
+		ck_assert_int_eq(request(OPCODE_STATX, unknown[i], NULL, 0), ESTALE);
+		ck_assert_int_eq(request(FUSE_OPEN, unknown[i], &reading, sizeof(reading)), ESTALE);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase;
@@ -308,5 +371,8 @@ int main(void)
 	tcase_add_test(tcase, supported_ones_never_reach_the_tree);
 	tcase_add_test(tcase, second_nodes_are_refused);
 	tcase_add_test(tcase, supported_ones_answer);
+	tcase_add_test(tcase, ids_are_those_of_earlier_releases);
+	tcase_add_test(tcase, listings_go_on_behind_each_name);
+	tcase_add_test(tcase, nodes_of_other_releases_are_stale);
 	return unit_main(suite);
 }
