@@ -20,8 +20,9 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 
-#define FUSE_INIT_MAGIC 0x41465047u /* "GPFA" */
-#define MESSAGE_BYTES	512
+#define FUSE_INIT_MAGIC	  0x41465047u /* "GPFA" */
+#define FUSE_INIT_VERSION 1
+#define MESSAGE_BYTES	  512
 
 /* FUSE_NOTIFY_RESEND (Linux 6.9): not in older kernel headers. */
 #define NOTIFY_RESEND 7
@@ -41,7 +42,7 @@ struct fuse_init {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-init",
-    .head = {.magic = FUSE_INIT_MAGIC, .version = 1},
+    .head = {.magic = FUSE_INIT_MAGIC, .version = FUSE_INIT_VERSION},
     .bytes = sizeof(struct init_record),
 };
 

@@ -15,7 +15,10 @@
 #include "fs/keeper/region.h"
 #include "fs/trace/observe.h"
 
-#define SETTINGS_MAGIC 0x50465047u /* "GPFP" */
+#define SETTINGS_MAGIC	 0x50465047u /* "GPFP" */
+#define SETTINGS_VERSION 2
+/* Daemons of this version kept limits by the GPU's number. */
+#define SETTINGS_VERSION_MIN 1
 
 struct values {
 	struct pool_limits limits[BACKEND_DEVICES_MAX]; /* by slot */
@@ -32,14 +35,13 @@ struct settings {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-settings",
-    .head = {.magic = SETTINGS_MAGIC, .version = 2},
+    .head = {.magic = SETTINGS_MAGIC, .version = SETTINGS_VERSION},
     .bytes = sizeof(struct settings),
 };
 
-/* Of daemons that kept limits by the GPU's number. */
 static const struct region_kind numbered_kind = {
     .name = "gpumemfs-settings",
-    .head = {.magic = SETTINGS_MAGIC, .version = 1},
+    .head = {.magic = SETTINGS_MAGIC, .version = SETTINGS_VERSION_MIN},
     .bytes = sizeof(struct settings),
 };
 

@@ -24,7 +24,10 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 
-#define PERSIST_MAGIC 0x53465047u /* "GPFS" */
+#define PERSIST_MAGIC	0x53465047u /* "GPFS" */
+#define PERSIST_VERSION 4
+/* Daemons of this version stored wall-clock seconds. */
+#define PERSIST_VERSION_MIN 3
 
 /* The kernel allocates only the pages that were written. */
 #define CONNECTION_SLOTS (1U << 16)
@@ -70,14 +73,13 @@ struct persist {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-sharing",
-    .head = {.magic = PERSIST_MAGIC, .version = 4},
+    .head = {.magic = PERSIST_MAGIC, .version = PERSIST_VERSION},
     .bytes = sizeof(struct layout),
 };
 
-/* Daemons of this version stored wall-clock seconds. */
 static const struct region_kind wall_clock_kind = {
     .name = "gpumemfs-sharing",
-    .head = {.magic = PERSIST_MAGIC, .version = 3},
+    .head = {.magic = PERSIST_MAGIC, .version = PERSIST_VERSION_MIN},
     .bytes = sizeof(struct layout),
 };
 
