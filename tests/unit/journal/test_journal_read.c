@@ -72,6 +72,16 @@ START_TEST(complete_records_are_read)
 }
 END_TEST
 
+/* Programs of all releases that have this version of the journal make the same checks. */
+START_TEST(checks_are_those_of_earlier_releases)
+{
+	half_fill();
+	ck_assert_msg(JOURNAL_VERSION == 3, "checks of another version belong here");
+	ck_assert_uint_eq(segment()->check, 1598143889597095734U);
+	ck_assert_uint_eq(half.records[2]->check, 7727244654041234490U);
+}
+END_TEST
+
 /* The record was not complete when the daemon was killed: the daemon stores the check last. */
 START_TEST(a_segment_ends_at_an_incomplete_record)
 {
@@ -180,6 +190,7 @@ int main(void)
 	Suite *suite = unit_suite("journal_read", &tcase, 60);
 
 	tcase_add_test(tcase, complete_records_are_read);
+	tcase_add_test(tcase, checks_are_those_of_earlier_releases);
 	tcase_add_loop_test(tcase, a_segment_ends_at_an_incomplete_record, 0, RECORDS);
 	tcase_add_loop_test(tcase, a_segment_ends_at_a_changed_record, 0, RECORDS);
 	tcase_add_test(tcase, records_of_another_epoch_are_ignored);

@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "fs/spool/record.h"
 #include "fs/tree/xattr.h"
+#include "tests/unit/page.h"
 #include "tests/unit/unit.h"
 
 /* A record of an empty file. Each test changes members of the record, with ' for ". */
@@ -111,6 +112,31 @@ START_TEST(good_is_read_and_written_again)
 		ck_assert(record.blocks[i].fresh == again.blocks[i].fresh);
 	spool_record_free(&record);
 	spool_record_free(&again);
+}
+END_TEST
+
+/* The record of an earlier release, a text with each kind of member. */
+#define STORED "tests/layouts/spool.%d"
+static FILE *stored_page;
+
+START_TEST(a_stored_record_is_written_again)
+{
+	char stored[8192];
+	AUTO_FREE char *text = NULL;
+	struct spool_record record;
+	const char *why = "";
+
+	if (!stored_page) {
+		ck_assert_msg(!page_open("tests/layouts/compare"),
+			      "SPOOL_FORMAT is %d: store a text of this format", SPOOL_FORMAT);
+		return;
+	}
+	size_t bytes = fread(stored, 1, sizeof(stored), stored_page);
+
+	ck_assert_msg(spool_record_read(stored, bytes, &record, &why) == 0, "%s", why);
+	ck_assert_int_eq(spool_record_write(&record, &text), (ssize_t)bytes);
+	ck_assert_mem_eq(text, stored, bytes);
+	spool_record_free(&record);
 }
 END_TEST
 
@@ -252,6 +278,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(tcase, good_is_read_and_written_again, 0, COUNT(good));
 	tcase_add_loop_test(tcase, bad_is_refused, 0, COUNT(bad));
 	tcase_add_loop_test(tcase, no_object_is_refused, 0, COUNT(no_objects));
+	tcase_add_test(tcase, a_stored_record_is_written_again);
 	tcase_add_test(tcase, many_blocks_are_read);
 	tcase_add_test(tcase, frames_are_looked_at);
 	return all;
@@ -259,6 +286,10 @@ static Suite *suite(void)
 
 int main(void)
 {
+	char name[64];
+
 	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
-	return unit_main(suite());
+	snprintf(name, sizeof(name), STORED, SPOOL_FORMAT);
+	stored_page = page_open(name);
+	return page_closed(stored_page, name, unit_main(suite()));
 }
