@@ -85,6 +85,11 @@ static bool status_read(pid_t pid, gid_t group, struct status *status)
 	return seen;
 }
 
+bool user_is_privileged(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
 bool caller_is_member(const struct caller *caller, gid_t group)
 {
 	struct status status;

@@ -15,6 +15,8 @@ struct caller {
 	gid_t gid;
 };
 
+/* Whether the user is root or the user that runs the daemon. */
+bool user_is_privileged(uid_t uid);
 /* Whether the caller is a member of the group; false if unknown. */
 bool caller_is_member(const struct caller *caller, gid_t group);
 /* Whether the caller has a capability, such as CAP_FSETID, in the initial user namespace, as the

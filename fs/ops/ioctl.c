@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/core/caller.h"
 #include "fs/file/volume.h"
 #include "fs/fuse/channel.h"
 #include "fs/fuse/session.h"
@@ -15,7 +16,6 @@
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 
 /* info->fh records how the process opened the file; only the kernel can name a handle. */
 static enum gpumem_access handle_access(const struct fuse_file_info *info)

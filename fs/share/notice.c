@@ -8,10 +8,10 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "fs/core/caller.h"
 #include "fs/file/volume.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/user_limits.h"
 
 /* The share's lock is given up after this many listeners: a user may have thousands. */
 #define LISTENERS_AT_ONCE 64

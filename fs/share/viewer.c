@@ -3,9 +3,9 @@
 #include "fs/share/viewer.h"
 
 #include "common/cleanup.h"
+#include "fs/core/caller.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 
 struct viewer viewer_of(uid_t uid)
 {

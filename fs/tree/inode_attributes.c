@@ -9,6 +9,7 @@
 #include "backend/copy.h"
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
 #include "fs/tree/dir.h"
@@ -16,7 +17,6 @@
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 
 static int attribute_refuse(enum attr_id id, const char *path, const char *why)
 {

@@ -13,6 +13,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/protocol.h"
+#include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/quota.h"
@@ -74,11 +75,6 @@ void user_limits_free(struct user_limits *limits)
 		user_free(limits, user);
 	pthread_mutex_destroy(&limits->lock);
 	free(limits);
-}
-
-bool user_is_privileged(uid_t uid)
-{
-	return uid == 0 || uid == geteuid();
 }
 
 /* Each file costs a descriptor here and a descriptor in the keeper. A user gets at most half of the

@@ -37,9 +37,6 @@ struct user_limits {
 int user_limits_new(struct user_limits **made);
 void user_limits_free(struct user_limits *limits);
 
-/* Whether the user is root or the user that runs the daemon. */
-bool user_is_privileged(uid_t uid);
-
 /* Counts more resources: 0, -EMFILE (the user's limit is reached; a warning names the limit),
  * -ENFILE (the limit of all ordinary users together), -ENOSPC (the metadata limit), -ENOMEM. */
 int user_limits_take(struct fs *fs, uid_t uid, enum user_kind kind, uint64_t more);
