@@ -13,7 +13,7 @@
 #include "fs/control/lists.h"
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
-#include "fs/tree/user_limits.h"
+#include "fs/ledger/ledger.h"
 
 struct snapshot {
 	UT_hash_handle hh;
@@ -43,8 +43,8 @@ static void snapshot_free(struct fs *fs, struct snapshot *snapshot)
 {
 	if (snapshot->file->piece)
 		control_list_end(&snapshot->list);
-	user_limits_give(fs, snapshot->uid, USER_TEXT_BYTES, snapshot->bytes);
-	user_limits_give(fs, snapshot->uid, USER_TEXTS, 1);
+	ledger_give(fs, snapshot->uid, LEDGER_TEXT_BYTES, snapshot->bytes);
+	ledger_give(fs, snapshot->uid, LEDGER_TEXTS, 1);
 	pthread_mutex_destroy(&snapshot->lock);
 	free(snapshot->text);
 	free(snapshot);
@@ -97,7 +97,7 @@ static int snapshot_fill(struct fs *fs, struct snapshot *snapshot)
 	uint64_t bytes = is_list ? CONTROL_LIST_BYTES : snapshot->length;
 
 	if (!error)
-		error = user_limits_take(fs, snapshot->uid, USER_TEXT_BYTES, bytes);
+		error = ledger_take(fs, snapshot->uid, LEDGER_TEXT_BYTES, bytes);
 	if (!error)
 		snapshot->bytes = bytes;
 	return error;
@@ -106,16 +106,16 @@ static int snapshot_fill(struct fs *fs, struct snapshot *snapshot)
 static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t uid,
 			struct snapshot **made)
 {
-	int error = user_limits_check(fs, uid, USER_TEXT_BYTES);
+	int error = ledger_check(fs, uid, LEDGER_TEXT_BYTES);
 
 	if (!error)
-		error = user_limits_take(fs, uid, USER_TEXTS, 1);
+		error = ledger_take(fs, uid, LEDGER_TEXTS, 1);
 	if (error)
 		return error;
 	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 
 	if (!snapshot) {
-		user_limits_give(fs, uid, USER_TEXTS, 1);
+		ledger_give(fs, uid, LEDGER_TEXTS, 1);
 		return -ENOMEM;
 	}
 	snapshot->file = file;

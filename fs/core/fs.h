@@ -42,7 +42,7 @@ struct spool;
 struct tiers;
 struct trace;
 struct unclaimed_leases;
-struct user_limits;
+struct ledger;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
@@ -86,7 +86,7 @@ struct fs {
 	struct inode *root;
 	/* Shared: a thread walks the chain of parents; exclusive: a thread changes the chain. */
 	struct brlock topology;
-	/* The daemon's own memory for the tree (tree/quota.c). This counter and the next change
+	/* The daemon's own memory for the tree (ledger/ledger.c). This counter and the next change
 	 * with every name that is created or removed, so no other member is in their cache line. */
 	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
@@ -99,7 +99,7 @@ struct fs {
 	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
-	struct user_limits *users;
+	struct ledger *ledger;
 	struct host_outs *outs;
 	struct lease_list *leases;
 	struct snapshots *snapshots; /* texts of open files in .gpumem/ */

@@ -57,8 +57,8 @@ static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 }
 
 /* Returns freed memory, which the allocator keeps for later allocations: half a GB after rm -r of a
- * million names. peak is the most memory that names and inodes took (quota_metadata) since the last
- * trim. */
+ * million names. peak is the most memory that names and inodes took (ledger_metadata) since the
+ * last trim. */
 static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 {
 	int64_t now = atomic_load(&fs->metadata_bytes);

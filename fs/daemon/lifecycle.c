@@ -18,6 +18,7 @@
 #include "fs/daemon/idle_release.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
+#include "fs/ledger/ledger.h"
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
 #include "fs/share/lease_list.h"
@@ -27,7 +28,6 @@
 #include "fs/trace/trace.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 
 #define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
@@ -245,7 +245,7 @@ static void worker_close(struct fs *fs)
 
 PART(access_log, access_log)
 PART(trace, trace)
-PART(users, user_limits)
+PART(ledger, ledger)
 PART(leases, lease_list)
 PART(inodes, inode_table)
 
@@ -262,7 +262,7 @@ static const struct part prepared[] = {
     {topology_open, topology_close},
     {access_log_part_open, access_log_part_close},
     {trace_part_open, trace_part_close},
-    {users_part_open, users_part_close},
+    {ledger_part_open, ledger_part_close},
     {leases_part_open, leases_part_close},
     {host_outs_open, host_outs_close},
     {unclaimed_leases_open, unclaimed_leases_close},

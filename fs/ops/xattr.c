@@ -9,11 +9,11 @@
 
 #include "common/cleanup.h"
 #include "fs/core/caller.h"
+#include "fs/ledger/ledger.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
@@ -50,15 +50,15 @@ static int xattr_stored_set(struct fs *fs, struct inode *inode, const char *name
 	uint32_t old = xattr_stored_bytes(inode, name);
 	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
 
-	error = quota_metadata(fs, bytes);
+	error = ledger_metadata(fs, bytes);
 	if (error)
 		return error;
 	error = xattr_set(&inode->xattrs, name, value, size, flags);
 	if (error) {
-		quota_metadata(fs, -(int64_t)bytes);
+		ledger_metadata(fs, -(int64_t)bytes);
 		return error;
 	}
-	quota_metadata(fs, -(int64_t)old);
+	ledger_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes += bytes - old;
 	inode_touch_change(inode);
 	record_xattr(fs, inode, name, value, size);
@@ -77,7 +77,7 @@ static int xattr_stored_remove(struct fs *fs, struct inode *inode, const char *n
 	error = xattr_remove(&inode->xattrs, name);
 	if (error)
 		return error;
-	quota_metadata(fs, -(int64_t)old);
+	ledger_metadata(fs, -(int64_t)old);
 	inode->xattr_bytes -= old;
 	inode_touch_change(inode);
 	record_xattr_gone(fs, inode, name);

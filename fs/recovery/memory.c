@@ -16,8 +16,8 @@
 #include "fs/file/missing.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
-#include "fs/tree/user_limits.h"
 
 /* Until span_resolve, a span has the journal's number of its chunk in place of the chunk. */
 static struct chunk *chunk_number(uint64_t chunk)
@@ -338,8 +338,8 @@ static int file_charge_places(struct restore *restore, struct inode *inode)
 
 	EXTENTS_FOREACH (extent, &inode->file->extents)
 		if (rc == 0 && extent->span.chunk->place != PLACE_GPU)
-			rc = user_limits_charge_restored(
-			    restore->fs, inode, extent->span.chunk->place, extent->span.bytes);
+			rc = owner_restore_place(restore->fs, inode, extent->span.chunk->place,
+						 extent->span.bytes);
 	return rc;
 }
 

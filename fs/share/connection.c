@@ -13,8 +13,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/ledger/ledger.h"
 #include "fs/share/internal.h"
-#include "fs/tree/user_limits.h"
 
 /* The kernel reports a single event; each further event needs another call. */
 static int connection_watch(struct share *share, struct share_connection *connection, int how)
@@ -75,7 +75,7 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 
 	if (error)
 		return error;
-	error = user_limits_take(share->fs, peer.uid, USER_CONNECTIONS, 1);
+	error = ledger_take(share->fs, peer.uid, LEDGER_CONNECTIONS, 1);
 
 	if (error)
 		return error;
@@ -95,7 +95,7 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 		share_user_put(share->queue, connection->user);
 	}
 	free(connection);
-	user_limits_give(share->fs, peer.uid, USER_CONNECTIONS, 1);
+	ledger_give(share->fs, peer.uid, LEDGER_CONNECTIONS, 1);
 	return error;
 }
 
@@ -249,7 +249,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	 */
 	slot_remove(share, connection->slot);
 	share_user_put(share->queue, connection->user);
-	user_limits_give(share->fs, connection->uid, USER_CONNECTIONS, 1);
+	ledger_give(share->fs, connection->uid, LEDGER_CONNECTIONS, 1);
 	ask_refuse(connection->ask);
 	ask_refuse(connection->waiting);
 	free(connection);

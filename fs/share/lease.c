@@ -9,12 +9,12 @@
 #include "fs/core/worker.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
+#include "fs/ledger/ledger.h"
 #include "fs/share/copy.h"
 #include "fs/share/internal.h"
 #include "fs/share/lease_list.h"
 #include "fs/trace/observe.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/user_limits.h"
 
 /* How often a lease is tried on a file that moves between volumes meanwhile. */
 #define LEASE_TRIES 8
@@ -95,7 +95,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 		     const struct lease_params *params, enum file_lease_kind kind,
 		     struct share_lease **made)
 {
-	int error = user_limits_take(share->fs, connection->uid, USER_LEASES, 1);
+	int error = ledger_take(share->fs, connection->uid, LEDGER_LEASES, 1);
 
 	if (error)
 		return error;
@@ -127,7 +127,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 
 give:
 	free(lease);
-	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
 	return -ENOMEM;
 }
 
@@ -151,7 +151,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	};
 	if (lease->number > share->last_lease)
 		share->last_lease = lease->number;
-	int error = user_limits_restore(share->fs, connection->uid, USER_LEASES, 1);
+	int error = ledger_restore(share->fs, connection->uid, LEDGER_LEASES, 1);
 
 	if (error) {
 		free(lease);
@@ -161,7 +161,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	error = lease_add(connection, lease);
 	pthread_mutex_unlock(&share->lock);
 	if (error) {
-		user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+		ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
 		free(lease);
 		return error;
 	}
@@ -220,7 +220,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	HASH_DEL(connection->leases, lease);
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(share->fs->leases, &lease->listed);
-	user_limits_give(share->fs, connection->uid, USER_LEASES, 1);
+	ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
 	uint64_t ino = lease->inode->ino;
 
 	if (lease->unseen)
@@ -399,7 +399,7 @@ static int lease_check_limits(struct share *share, const struct share_connection
 {
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
-	return user_limits_check(share->fs, connection->uid, USER_LEASES);
+	return ledger_check(share->fs, connection->uid, LEDGER_LEASES);
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
@@ -418,7 +418,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 		return wait == FILE_NO_WAIT ? -EINPROGRESS
 					    : lease_resume(share, connection, earlier, &params);
 	/* The user's leases of ended connections may still wait for their end in the queue. */
-	if (wait == FILE_NO_WAIT && user_limits_reached(share->fs, connection->uid, USER_LEASES))
+	if (wait == FILE_NO_WAIT && ledger_is_reached(share->fs, connection->uid, LEDGER_LEASES))
 		return -EINPROGRESS;
 	int error = lease_check_limits(share, connection);
 

@@ -9,8 +9,8 @@
 
 #include "common/cleanup.h"
 #include "common/number.h"
+#include "fs/ledger/ledger.h"
 #include "fs/spool/internal.h"
-#include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
@@ -32,12 +32,12 @@ static int note_write(struct fs *fs, struct inode *inode, const char *text)
 	bool there = xattr_get(inode->xattrs, NOTE, NULL, 0) >= 0;
 	uint32_t bytes = there ? 0 : (uint32_t)(XATTR_OVERHEAD + sizeof(NOTE) + NOTE_MAX);
 
-	rc = quota_metadata(fs, bytes);
+	rc = ledger_metadata(fs, bytes);
 	if (rc)
 		return rc;
 	rc = xattr_set(&inode->xattrs, NOTE, text, strlen(text), 0);
 	if (rc) {
-		quota_metadata(fs, -(int64_t)bytes);
+		ledger_metadata(fs, -(int64_t)bytes);
 		return rc;
 	}
 	inode->xattr_bytes += bytes;

@@ -12,13 +12,13 @@
 #include "common/log.h"
 #include "common/vector.h"
 #include "fs/core/worker.h"
+#include "fs/ledger/ledger.h"
 #include "fs/spool/note.h"
 #include "fs/spool/scan.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/quota.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 #include "fs/tree/xattr.h"
 
 struct volume *spool_volume(struct fs *fs, const char *name)
@@ -102,7 +102,7 @@ static int inode_put_xattrs(struct fs *fs, struct inode *inode, const struct spo
 
 		if (xattr_get(inode->xattrs, entry.name, NULL, 0) >= 0)
 			continue;
-		rc = quota_metadata(fs, bytes);
+		rc = ledger_metadata(fs, bytes);
 		if (rc == 0)
 			rc = xattr_set(&inode->xattrs, entry.name, entry.value, entry.size, 0);
 		if (rc == 0)
@@ -119,7 +119,7 @@ static int inode_set_values(struct fs *fs, struct inode *inode, const struct spo
 	atomic_store(&inode->attrs, record->attrs);
 	if (inode->ino != inode->volume->root_ino) {
 		inode->mode = record->mode;
-		user_limits_chown(fs, inode, record->uid);
+		owner_change(fs, inode, record->uid);
 		inode->gid = record->gid;
 	}
 	inode->btime = record->btime;

@@ -10,8 +10,9 @@
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tree/inode_table.h"
-#include "fs/tree/user_limits.h"
+#include "fs/tree/owner.h"
 
 struct tier_user {
 	uid_t uid;
@@ -75,7 +76,7 @@ static bool may_be_below(struct fs *fs, const struct volume *volume, enum memory
 		bytes = volume->max_chunk;
 	do
 		place = volume_place_below(volume, place);
-	while (place < PLACES && user_limits_room(fs, uid, place) < bytes);
+	while (place < PLACES && ledger_room(fs, uid, owner_place_kind(place)) < bytes);
 	return place < PLACES;
 }
 

@@ -14,6 +14,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
+#include "fs/ledger/ledger.h"
 #include "fs/object/object.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_state.h"
@@ -183,14 +184,14 @@ void inode_count_file(const struct inode *inode, int files)
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode)
 {
-	int error = quota_metadata(fs, METADATA_INODE);
+	int error = ledger_metadata(fs, METADATA_INODE);
 
 	if (error)
 		return error;
 	struct inode *new = inode_memory(mode);
 
 	if (!new) {
-		quota_metadata(fs, -METADATA_INODE);
+		ledger_metadata(fs, -METADATA_INODE);
 		return -ENOMEM;
 	}
 	new->volume = volume;
@@ -221,7 +222,7 @@ free_content:
 	else if (S_ISREG(mode))
 		inode_file_free(new, &(struct file_call){0});
 free_inode:
-	quota_metadata(fs, -METADATA_INODE);
+	ledger_metadata(fs, -METADATA_INODE);
 	pthread_mutex_destroy(&new->lock);
 	free(new);
 	return error;
@@ -332,7 +333,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	}
 	if (quota_dir)
 		inode_uncount(fs, inode);
-	quota_metadata(fs, -bytes);
+	ledger_metadata(fs, -bytes);
 	xattr_free(inode->xattrs);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);

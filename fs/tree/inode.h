@@ -51,7 +51,7 @@ struct inode {
 	int64_t btime;			  /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	  /* bytes charged to quota_dir */
 	_Atomic mode_t mode;		  /* written under lock */
-	_Atomic uid_t uid;		  /* written under lock and user_limits.lock */
+	_Atomic uid_t uid;		  /* written under lock and owner_locks of owner.c */
 	_Atomic uid_t object_uid;	  /* uid charged for the descriptor of host/ */
 	gid_t gid;			  /* lock */
 	_Atomic uint32_t nlink;		  /* written under lock */
@@ -63,7 +63,7 @@ struct inode {
 	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
 	uint32_t xattr_bytes;			/* metadata bytes of xattrs; lock */
 	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
-	 * user_limits.lock. */
+	 * owner_locks. */
 	uint32_t spilled[PLACES - PLACE_HOST];
 	_Atomic uint16_t unseen_leases; /* leases that may store: inode_unseen.h */
 	atomic_bool counted;		/* counts as a file of quota_dir; topology */

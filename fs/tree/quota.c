@@ -4,10 +4,11 @@
 
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
-#include "fs/tree/user_limits.h"
 
 static struct inode *dir_parent(struct inode *dir)
 {
@@ -80,12 +81,12 @@ int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes
 	int error;
 
 	if (call->overdraft && bytes > 0)
-		error = user_limits_charge_restored(call->fs, call->inode, place, (uint64_t)bytes);
+		error = owner_restore_place(call->fs, call->inode, place, (uint64_t)bytes);
 	else
-		error = user_limits_charge(call->fs, call->inode, place, bytes);
+		error = owner_charge_place(call->fs, call->inode, place, bytes);
 	if (!error)
 		worker_memory_add_place(call->fs, call->inode->ino, place, bytes);
-	return error == -EMFILE ? -EDQUOT : error;
+	return error;
 }
 
 int quota_object(void *quota_owner, int more)
@@ -95,19 +96,17 @@ int quota_object(void *quota_owner, int more)
 
 	/* Count off for the uid that was charged; the file may have another owner now. */
 	if (more < 0) {
-		user_limits_give(call->fs, inode->object_uid, USER_HOST_FILES, 1);
+		ledger_give(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
 		return 0;
 	}
 	inode->object_uid = atomic_load_explicit(&inode->uid, memory_order_relaxed);
-	int error = user_limits_take(call->fs, inode->object_uid, USER_HOST_FILES, 1);
-
-	return error == -EMFILE || error == -ENFILE ? -ENOSPC : error;
+	return ledger_take(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
 }
 
 int quota_object_restored(struct fs *fs, struct inode *inode)
 {
 	inode->object_uid = inode->uid;
-	return user_limits_restore(fs, inode->object_uid, USER_HOST_FILES, 1);
+	return ledger_restore(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
 }
 
 /* Moves a charge to another directory: 0, or -EDQUOT without a change. A quota above both
@@ -167,16 +166,6 @@ void quota_return_inode(struct inode *inode, struct inode *from, struct inode *t
 	quota_force(to, -bytes, -files);
 	quota_force(from, bytes, files);
 	inode_set_quota_dir(inode, to, from);
-}
-
-int quota_metadata(struct fs *fs, int64_t bytes)
-{
-	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, bytes) + bytes;
-
-	if (bytes <= 0 || sum <= fs->metadata_max)
-		return 0;
-	atomic_fetch_sub(&fs->metadata_bytes, bytes);
-	return -ENOSPC;
 }
 
 bool quota_limited(struct inode *quota_dir)

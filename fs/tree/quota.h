@@ -40,10 +40,6 @@ int quota_move_inode(struct inode *inode, struct inode *from, struct inode *to);
 /* Undoes quota_move_inode. A quota that was lowered meanwhile cannot refuse. */
 void quota_return_inode(struct inode *inode, struct inode *from, struct inode *to);
 
-/* Counts the daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond
- * metadata_max, because a user that takes all memory of the machine would end the daemon. */
-int quota_metadata(struct fs *fs, int64_t bytes);
-
 /* The state of the quotas of a directory and all directories above. UINT64_MAX: no quota. */
 struct quota_report {
 	uint64_t max_bytes, used_bytes;	 /* of the nearest quota of bytes */

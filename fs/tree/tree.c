@@ -8,14 +8,15 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_watch.h"
 #include "fs/tree/internal.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
-#include "fs/tree/user_limits.h"
 
 #define LINKS_MAX 65000
 
@@ -96,7 +97,7 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 	error = quota_add(parent, 0, 1);
 	if (error)
 		return error;
-	error = quota_metadata(fs, length);
+	error = ledger_metadata(fs, length);
 	if (error)
 		goto uncount;
 	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &made);
@@ -119,7 +120,7 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 	return 0;
 
 unaccount:
-	quota_metadata(fs, -length);
+	ledger_metadata(fs, -length);
 uncount:
 	quota_force(parent, 0, -1);
 	return error;
@@ -267,7 +268,7 @@ static int link_add_name(struct fs *fs, struct inode *inode, struct inode *paren
 		if (inode->nlink++ == 0) {
 			inode_ref(inode); /* for having a name */
 			inode_may_drop(fs, inode);
-			quota_metadata(fs, -METADATA_NAME); /* METADATA_INODE includes a name */
+			ledger_metadata(fs, -METADATA_NAME); /* METADATA_INODE includes a name */
 		}
 		pthread_mutex_unlock(&inode->lock);
 		inode_touch_change(inode);
@@ -295,7 +296,7 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 
 	if (!entry)
 		return -ENOMEM;
-	error = quota_metadata(fs, METADATA_NAME);
+	error = ledger_metadata(fs, METADATA_NAME);
 	if (error)
 		goto free_entry;
 	error = link_add_name(fs, inode, parent, entry);
@@ -306,7 +307,7 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 	return 0;
 
 unaccount:
-	quota_metadata(fs, -METADATA_NAME);
+	ledger_metadata(fs, -METADATA_NAME);
 free_entry:
 	free(entry);
 	return error;
@@ -366,7 +367,7 @@ void tree_name_removed(struct fs *fs, struct inode *inode)
 	inode_touch_change(inode);
 	inode_watch_changed(fs, inode);
 	if (!last) {
-		quota_metadata(fs, -METADATA_NAME);
+		ledger_metadata(fs, -METADATA_NAME);
 		tree_update_quota_dir(fs, inode);
 		return;
 	}
@@ -468,7 +469,7 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	if (attrs->which & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
 	if (attrs->which & TREE_UID)
-		user_limits_chown(fs, inode, attrs->uid);
+		owner_change(fs, inode, attrs->uid);
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)

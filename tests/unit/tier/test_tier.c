@@ -8,9 +8,9 @@
 
 #include "fs/file/export.h"
 #include "fs/file/internal.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tier/tier.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/user_limits.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -356,12 +356,12 @@ END_TEST
 
 static uint64_t spilled_by(uid_t uid)
 {
-	return user_limits_count(&fixture, uid, USER_SPILL_HOST);
+	return ledger_count(&fixture, uid, LEDGER_SPILL_HOST);
 }
 
 static uint64_t on_disk_by(uid_t uid)
 {
-	return user_limits_count(&fixture, uid, USER_SPILL_DISK);
+	return ledger_count(&fixture, uid, LEDGER_SPILL_DISK);
 }
 
 /* Fills files until a write is refused: the error, or 0 after a short write. */
@@ -424,7 +424,7 @@ START_TEST(owners_are_charged_for_the_spill)
 	ck_assert_uint_eq(spilled_by(BOB), 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(1), "b"), 0);
 	ck_assert_uint_eq(spilled_by(ALICE), 0);
-	ck_assert_ptr_null(fixture.users->by_uid);
+	ck_assert_ptr_null(fixture.ledger->by_uid);
 }
 END_TEST
 

@@ -7,7 +7,6 @@
 
 #include "fs/tree/depth.h"
 #include "fs/tree/inode_table.h"
-#include "fs/tree/quota.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Limits by uid, the list of leases, and the texts of .gpumem/. */
-#include "fs/tree/user_limits.h"
+#include "fs/ledger/ledger.h"
 
 #include <errno.h>
 #include <linux/limits.h>
@@ -33,55 +33,55 @@ static void up(void)
 static void down(void)
 {
 	ck_assert_int_eq(fixture.metadata_bytes, metadata);
-	ck_assert_ptr_null(fixture.users->by_uid);
-	for (int i = 0; i < USER_KINDS; i++)
-		ck_assert_uint_eq(fixture.users->ordinary[i], 0);
+	ck_assert_ptr_null(fixture.ledger->by_uid);
+	for (int i = 0; i < LEDGER_KINDS; i++)
+		ck_assert_uint_eq(fixture.ledger->ordinary[i], 0);
 	fixture_down();
 }
 
-static int take(uid_t uid, enum user_kind kind, uint64_t more)
+static int take(uid_t uid, enum ledger_kind kind, uint64_t more)
 {
-	return user_limits_take(&fixture, uid, kind, more);
+	return ledger_take(&fixture, uid, kind, more);
 }
 
 START_TEST(each_user_has_a_limit)
 {
-	ck_assert_int_eq(take(A, USER_LEASES, 99), 0);
-	ck_assert_int_eq(take(A, USER_LEASES, 2), -EMFILE);
-	ck_assert_int_eq(user_limits_check(&fixture, A, USER_LEASES), 0);
-	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
-	ck_assert_int_eq(user_limits_check(&fixture, A, USER_LEASES), -EMFILE);
-	ck_assert_int_eq(take(B, USER_LEASES, 100), 0);
-	ck_assert_uint_eq(user_limits_count(&fixture, A, USER_LEASES), 100);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 99), 0);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 2), -EMFILE);
+	ck_assert_int_eq(ledger_check(&fixture, A, LEDGER_LEASES), 0);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), 0);
+	ck_assert_int_eq(ledger_check(&fixture, A, LEDGER_LEASES), -EMFILE);
+	ck_assert_int_eq(take(B, LEDGER_LEASES, 100), 0);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_LEASES), 100);
 	ck_assert_int_eq(fixture.metadata_bytes, metadata + 200 * 512);
-	user_limits_give(&fixture, A, USER_LEASES, 1);
-	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
-	user_limits_give(&fixture, A, USER_LEASES, 100);
-	user_limits_give(&fixture, B, USER_LEASES, 100);
-	ck_assert_uint_eq(user_limits_count(&fixture, A, USER_LEASES), 0);
+	ledger_give(&fixture, A, LEDGER_LEASES, 1);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), 0);
+	ledger_give(&fixture, A, LEDGER_LEASES, 100);
+	ledger_give(&fixture, B, LEDGER_LEASES, 100);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_LEASES), 0);
 }
 END_TEST
 
 /* Leases that a previous daemon allowed stay, and further leases above the limit are refused. */
 START_TEST(what_is_restored_is_never_refused)
 {
-	ck_assert_int_eq(user_limits_restore(&fixture, A, USER_LEASES, 150), 0);
-	ck_assert_int_eq(take(A, USER_LEASES, 1), -EMFILE);
-	user_limits_give(&fixture, A, USER_LEASES, 60);
-	ck_assert_int_eq(take(A, USER_LEASES, 10), 0);
-	user_limits_give(&fixture, A, USER_LEASES, 100);
+	ck_assert_int_eq(ledger_restore(&fixture, A, LEDGER_LEASES, 150), 0);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), -EMFILE);
+	ledger_give(&fixture, A, LEDGER_LEASES, 60);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 10), 0);
+	ledger_give(&fixture, A, LEDGER_LEASES, 100);
 }
 END_TEST
 
 START_TEST(root_is_bound_by_memory_alone)
 {
 	fixture.metadata_max = fixture.metadata_bytes + 1000 * 512;
-	ck_assert_int_eq(take(0, USER_LEASES, 1000), 0);
-	ck_assert_int_eq(take(0, USER_LEASES, 1), -ENOSPC);
-	ck_assert_int_eq(take(A, USER_LEASES, 1), -ENOSPC);
-	user_limits_give(&fixture, 0, USER_LEASES, 1000);
-	ck_assert_int_eq(take(A, USER_LEASES, 1), 0);
-	user_limits_give(&fixture, A, USER_LEASES, 1);
+	ck_assert_int_eq(take(0, LEDGER_LEASES, 1000), 0);
+	ck_assert_int_eq(take(0, LEDGER_LEASES, 1), -ENOSPC);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), -ENOSPC);
+	ledger_give(&fixture, 0, LEDGER_LEASES, 1000);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), 0);
+	ledger_give(&fixture, A, LEDGER_LEASES, 1);
 }
 END_TEST
 
@@ -92,14 +92,14 @@ START_TEST(many_users_leave_room_for_root)
 	uid_t uid = A;
 	int error;
 
-	while (!(error = take(uid, USER_TEXT_BYTES, one)))
+	while (!(error = take(uid, LEDGER_TEXT_BYTES, one)))
 		uid++;
 	ck_assert_int_eq(error, -ENFILE);
 	ck_assert_uint_eq(uid - A, 7);
-	ck_assert_int_eq(take(0, USER_TEXT_BYTES, one), 0);
-	user_limits_give(&fixture, 0, USER_TEXT_BYTES, one);
+	ck_assert_int_eq(take(0, LEDGER_TEXT_BYTES, one), 0);
+	ledger_give(&fixture, 0, LEDGER_TEXT_BYTES, one);
 	while (uid-- > A)
-		user_limits_give(&fixture, uid, USER_TEXT_BYTES, one);
+		ledger_give(&fixture, uid, LEDGER_TEXT_BYTES, one);
 }
 END_TEST
 
@@ -250,7 +250,7 @@ START_TEST(a_list_is_one_text)
 		lease(i, A);
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_int_eq(snapshot_open(&fixture, file, 0, &handles[i]), 0);
-	ck_assert_uint_eq(user_limits_count(&fixture, 0, USER_TEXTS), 3);
+	ck_assert_uint_eq(ledger_count(&fixture, 0, LEDGER_TEXTS), 3);
 	texts[0] = read_text(handles[0], 1);
 	texts[1] = read_text(handles[1], 4097);
 	texts[2] = read_text(handles[2], 1 << 17);
@@ -325,7 +325,7 @@ END_TEST
 int main(void)
 {
 	TCase *tcase;
-	Suite *suite = unit_suite("user limits", &tcase, 60);
+	Suite *suite = unit_suite("ledger", &tcase, 60);
 
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, each_user_has_a_limit);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/ledger/kinds.h"
+
+#include <errno.h>
+
+#include "common/descriptors.h"
+#include "common/protocol.h"
+#include "fs/core/fs.h"
+
+#define TEXTS	   128
+#define TEXT_BYTES (2U << 20)
+/* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
+ * gives a user any number of uids. */
+#define ALL_TEXT_BYTES (14U << 20)
+
+static uint64_t leases_limit(const struct fs *fs)
+{
+	return fs->options.user_leases;
+}
+
+/* Each file costs a descriptor here and a descriptor in the keeper. A user gets at most half of the
+ * descriptors. */
+static uint64_t host_files_limit(const struct fs *fs)
+{
+	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
+
+	if (fs->options.user_host_files)
+		return fs->options.user_host_files;
+	return files / (fs->fdstore ? 4 : 2);
+}
+
+static uint64_t spill_host_limit(const struct fs *fs)
+{
+	return amount_bytes(&fs->options.user_spill, fs->spill_budget.size, 0);
+}
+
+static uint64_t spill_disk_limit(const struct fs *fs)
+{
+	return amount_bytes(&fs->options.user_spill, fs->disk_budget.size, 0);
+}
+
+const struct ledger_row ledger_rows[LEDGER_KINDS] = {
+    [LEDGER_LEASES] = {.name = "leases",
+		       .remedy = " (-o user_leases=)",
+		       .error = -EMFILE,
+		       .limit = leases_limit,
+		       .cost = 512},
+    [LEDGER_CONNECTIONS] = {.name = "connections",
+			    .remedy = "",
+			    .error = -EMFILE,
+			    .of_one = GPUMEM_CONNECTIONS_MAX,
+			    .cost = 512},
+    [LEDGER_TEXTS] = {.name = "open files of .gpumem/",
+		      .remedy = "",
+		      .error = -EMFILE,
+		      .of_one = TEXTS,
+		      .cost = 256},
+    [LEDGER_TEXT_BYTES] = {.name = "bytes of open files of .gpumem/",
+			   .remedy = "",
+			   .error = -EMFILE,
+			   .of_one = TEXT_BYTES,
+			   .of_all = ALL_TEXT_BYTES,
+			   .cost = 1},
+    [LEDGER_HOST_FILES] = {.name = "files of host/",
+			   .remedy =
+			       " (-o user_host_files=, below the daemon's limit of open files)",
+			   .error = -ENOSPC,
+			   .limit = host_files_limit},
+    [LEDGER_SPILL_HOST] = {.name = "bytes of files that left a GPU in system memory",
+			   .remedy = " (-o user_spill=)",
+			   .error = -EDQUOT,
+			   .warn_once = true,
+			   .limit = spill_host_limit},
+    [LEDGER_SPILL_DISK] = {.name = "bytes of files that left a GPU on the disk",
+			   .remedy = " (-o user_spill=)",
+			   .error = -EDQUOT,
+			   .warn_once = true,
+			   .limit = spill_disk_limit},
+};
+
+uint64_t ledger_limit(const struct fs *fs, enum ledger_kind kind)
+{
+	const struct ledger_row *row = &ledger_rows[kind];
+
+	return row->limit ? row->limit(fs) : row->of_one;
+}

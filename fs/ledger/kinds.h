@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The kinds of resources that the ledger counts, one row each. */
+#ifndef FS_LEDGER_KINDS_H
+#define FS_LEDGER_KINDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fs;
+
+enum ledger_kind {
+	LEDGER_LEASES,
+	LEDGER_CONNECTIONS, /* to the sharing socket */
+	LEDGER_TEXTS,	    /* open files of .gpumem/ */
+	LEDGER_TEXT_BYTES,  /* bytes of these open files */
+	LEDGER_HOST_FILES,  /* files of host/ that have memory */
+	LEDGER_SPILL_HOST,  /* bytes in PLACE_HOST; the other places follow in order */
+	LEDGER_SPILL_DISK,
+	LEDGER_KINDS
+};
+
+struct ledger_row {
+	const char *name;   /* as a warning says it */
+	const char *remedy; /* the option that raises the limit, or "" */
+	int error;	    /* what a user at the limit gets, as -errno */
+	bool warn_once;	    /* one warning until the user gives something back */
+	/* The limit for one ordinary user; NULL: of_one. */
+	uint64_t (*limit)(const struct fs *fs);
+	uint64_t of_one;
+	uint64_t of_all; /* for all ordinary users together, then -ENFILE; 0: none */
+	int64_t cost;	 /* bytes of the daemon's memory, approximately */
+};
+
+extern const struct ledger_row ledger_rows[LEDGER_KINDS];
+
+/* The limit for one ordinary user. */
+uint64_t ledger_limit(const struct fs *fs, enum ledger_kind kind);
+
+#endif

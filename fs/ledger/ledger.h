@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Who pays for which resources: an account for each uid, with a count for each kind, and limits so
+ * that no user exhausts resources of other users. Root and the user that runs the daemon are
+ * counted, but only the metadata limit applies to them. Knows no inodes. Thread-safe; callable
+ * under any lock. */
+#ifndef FS_LEDGER_LEDGER_H
+#define FS_LEDGER_LEDGER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/ledger/kinds.h"
+
+struct account;
+struct fs;
+
+struct ledger {
+	pthread_mutex_t lock;
+	struct account *by_uid;		 /* accounts with a count above 0 */
+	uint64_t ordinary[LEDGER_KINDS]; /* sums of all users but root and the daemon's user */
+};
+
+/* 0 or -ENOMEM. */
+int ledger_new(struct ledger **made);
+void ledger_free(struct ledger *ledger);
+
+/* Charges a user: 0; the row's error (the user's limit is reached; a warning names the limit),
+ * -ENFILE (the limit of all ordinary users together), -ENOSPC (the metadata limit), -ENOMEM. */
+int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
+/* As ledger_take without a limit: for resources that the user had with an earlier daemon. 0 or
+ * -ENOMEM. */
+int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
+void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
+
+/* Whether ledger_take would refuse a single resource; without a warning. */
+bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind);
+/* The error that ledger_take would return for a single resource, to check before work is done. */
+int ledger_check(struct fs *fs, uid_t uid, enum ledger_kind kind);
+uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind);
+/* How much more the user may be charged for; UINT64_MAX: no limit. */
+uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind);
+
+/* Counts the daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond
+ * metadata_max, because a user that takes all memory of the machine would end the daemon. */
+int ledger_metadata(struct fs *fs, int64_t bytes);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "fs/tree/owner.h"
+
+#include <pthread.h>
+
+#include "common/cleanup.h"
+#include "fs/core/fs.h"
+#include "fs/ledger/ledger.h"
+#include "fs/tree/inode.h"
+
+#define OWNER_LOCKS 64
+
+/* inode->lock cannot guard the charges, because some charges are made under inode->lock and others
+ * are not. */
+static pthread_mutex_t *owner_lock(const struct inode *inode)
+{
+	static pthread_mutex_t owner_locks[OWNER_LOCKS] = {[0 ... OWNER_LOCKS - 1] =
+							       PTHREAD_MUTEX_INITIALIZER};
+
+	return &owner_locks[inode->ino % OWNER_LOCKS];
+}
+
+enum ledger_kind owner_place_kind(enum memory_place place)
+{
+	return (enum ledger_kind)(LEDGER_SPILL_HOST + (place - PLACE_HOST));
+}
+
+_Static_assert(LEDGER_SPILL_DISK - LEDGER_SPILL_HOST == PLACE_DISK - PLACE_HOST &&
+		   PLACES == PLACE_DISK + 1,
+	       "the kinds are in the order of the places");
+
+/* The owner's lock is held. Memory that could not be counted when the owner changed is not counted
+ * off. */
+static void place_give(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
+{
+	uint32_t *spilled = &inode->spilled[place - PLACE_HOST];
+
+	if (bytes > *spilled * POOL_BLOCK_MIN)
+		bytes = *spilled * POOL_BLOCK_MIN;
+	*spilled -= (uint32_t)(bytes / POOL_BLOCK_MIN);
+	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
+}
+
+int owner_charge_place(struct fs *fs, struct inode *inode, enum memory_place place, int64_t bytes)
+{
+	scoped_lock(owner_lock(inode));
+	if (bytes <= 0) {
+		place_give(fs, inode, place, (uint64_t)-bytes);
+		return 0;
+	}
+	int error = ledger_take(fs, inode->uid, owner_place_kind(place), (uint64_t)bytes);
+
+	if (!error)
+		inode->spilled[place - PLACE_HOST] += (uint32_t)((uint64_t)bytes / POOL_BLOCK_MIN);
+	return error;
+}
+
+/* The owner's lock is held. */
+static int place_restore(struct fs *fs, struct inode *inode, enum memory_place place,
+			 uint64_t bytes)
+{
+	int error = ledger_restore(fs, inode->uid, owner_place_kind(place), bytes);
+
+	if (!error)
+		inode->spilled[place - PLACE_HOST] += (uint32_t)(bytes / POOL_BLOCK_MIN);
+	return error;
+}
+
+int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
+{
+	scoped_lock(owner_lock(inode));
+	return place_restore(fs, inode, place, bytes);
+}
+
+void owner_change(struct fs *fs, struct inode *inode, uid_t uid)
+{
+	uint64_t had[PLACES - PLACE_HOST];
+
+	scoped_lock(owner_lock(inode));
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++) {
+		had[place - PLACE_HOST] = inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
+		place_give(fs, inode, place, had[place - PLACE_HOST]);
+	}
+	inode->uid = uid;
+	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
+		if (had[place - PLACE_HOST])
+			place_restore(fs, inode, place, had[place - PLACE_HOST]);
+}
