@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "common/hash.h"
 #include "common/vector.h"
@@ -15,14 +14,6 @@
 #define NAMES_PER_BUCKET 2
 #define BUCKETS_PER_NAME 8
 #define BUCKETS_MIN	 8
-
-uint64_t hash_seed;
-
-void hash_seed_init(void)
-{
-	if (getrandom(&hash_seed, sizeof(hash_seed), 0) != sizeof(hash_seed))
-		hash_seed = (uint64_t)(uintptr_t)&hash_seed;
-}
 
 struct dir *dir_new(void)
 {
