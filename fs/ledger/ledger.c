@@ -6,17 +6,22 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/cleanup.h"
+#include "common/cacheline.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "fs/core/caller.h"
 #include "fs/core/fs.h"
 
+/* The number of accounts at which accounts without counts are freed: a user namespace gives a user
+ * any number of uids. */
+#define SWEEP_AT_MIN 64
+
 struct account {
+	_Alignas(CACHELINE_ALIGN) _Atomic uint64_t counts[LEDGER_KINDS];
+	/* Of a kind with warn_once; until the user gives something of the kind back. */
+	atomic_bool warned[LEDGER_KINDS];
 	UT_hash_handle hh;
 	uid_t uid;
-	uint64_t counts[LEDGER_KINDS];
-	bool warned; /* of a kind with warn_once; until the user gives something back */
 };
 
 int ledger_new(struct ledger **made)
@@ -25,7 +30,8 @@ int ledger_new(struct ledger **made)
 
 	if (!ledger)
 		return -ENOMEM;
-	pthread_mutex_init(&ledger->lock, NULL);
+	brlock_init(&ledger->accounts_lock);
+	ledger->sweep_at = SWEEP_AT_MIN;
 	*made = ledger;
 	return 0;
 }
@@ -34,6 +40,7 @@ static void account_free(struct ledger *ledger, struct account *account)
 {
 	HASH_DEL(ledger->by_uid, account);
 	free(account);
+	ledger->n_accounts--;
 }
 
 void ledger_free(struct ledger *ledger)
@@ -42,10 +49,11 @@ void ledger_free(struct ledger *ledger)
 
 	HASH_ITER (hh, ledger->by_uid, account, next)
 		account_free(ledger, account);
-	pthread_mutex_destroy(&ledger->lock);
+	brlock_destroy(&ledger->accounts_lock);
 	free(ledger);
 }
 
+/* accounts_lock is held, shared or exclusive. */
 static struct account *account_find(const struct ledger *ledger, uid_t uid)
 {
 	struct account *account = NULL;
@@ -54,74 +62,124 @@ static struct account *account_find(const struct ledger *ledger, uid_t uid)
 	return account;
 }
 
+static bool account_is_empty(const struct account *account)
+{
+	for (unsigned i = 0; i < LEDGER_KINDS; i++)
+		if (atomic_load_explicit(&account->counts[i], memory_order_relaxed))
+			return false;
+	return true;
+}
+
+/* accounts_lock is held exclusively. */
+static void accounts_sweep(struct ledger *ledger)
+{
+	struct account *account, *next;
+
+	HASH_ITER (hh, ledger->by_uid, account, next)
+		if (account_is_empty(account))
+			account_free(ledger, account);
+	ledger->sweep_at = ledger->n_accounts * 2;
+	if (ledger->sweep_at < SWEEP_AT_MIN)
+		ledger->sweep_at = SWEEP_AT_MIN;
+}
+
+/* accounts_lock is held exclusively. NULL: no memory. */
 static struct account *account_find_or_new(struct ledger *ledger, uid_t uid)
 {
 	struct account *account = account_find(ledger, uid);
 
 	if (account)
 		return account;
-	account = calloc(1, sizeof(*account));
+	if (ledger->n_accounts >= ledger->sweep_at)
+		accounts_sweep(ledger);
+	account = cacheline_calloc(sizeof(*account));
 	if (!account)
 		return NULL;
 	account->uid = uid;
-	if (HASH_ADD_NEW(hh, ledger->by_uid, uid, sizeof(uid), account))
+	if (HASH_ADD_NEW(hh, ledger->by_uid, uid, sizeof(uid), account)) {
+		ledger->n_accounts++;
 		return account;
+	}
 	free(account);
 	return NULL;
 }
 
-/* lock is held. */
-static int limit_check(const struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
+enum charge { CHARGE_WITHIN_LIMITS, CHARGE_ALWAYS };
+
+static int count_raise(_Atomic uint64_t *count, uint64_t amount, uint64_t limit, int refusal)
 {
-	const struct account *account = account_find(fs->ledger, uid);
-	uint64_t has = account ? account->counts[kind] : 0, of_all = ledger_rows[kind].of_all;
+	uint64_t has = atomic_load_explicit(count, memory_order_relaxed);
 
-	if (user_is_privileged(uid))
-		return 0;
-	if (has + amount > ledger_limit(fs, kind))
-		return ledger_rows[kind].error;
-	return of_all && fs->ledger->ordinary[kind] + amount > of_all ? -ENFILE : 0;
-}
-
-/* lock is held. */
-static int count_add(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
-{
-	struct account *account = account_find_or_new(fs->ledger, uid);
-
-	if (!account)
-		return -ENOMEM;
-	account->counts[kind] += amount;
-	if (!user_is_privileged(uid))
-		fs->ledger->ordinary[kind] += amount;
+	do {
+		if (has > limit || amount > limit - has)
+			return refusal;
+	} while (!atomic_compare_exchange_weak_explicit(
+	    count, &has, has + amount, memory_order_relaxed, memory_order_relaxed));
 	return 0;
 }
 
-/* lock is held. */
-static void count_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
+static int account_charge(struct fs *fs, struct account *account, enum ledger_kind kind,
+			  uint64_t amount, enum charge charge)
 {
-	struct account *account = account_find(fs->ledger, uid);
+	const struct ledger_row *row = &ledger_rows[kind];
+	bool privileged = user_is_privileged(account->uid);
+	bool limited = charge == CHARGE_WITHIN_LIMITS && !privileged;
+	uint64_t limit = limited ? ledger_limit(fs, kind) : UINT64_MAX;
+	int error = count_raise(&account->counts[kind], amount, limit, row->error);
 
-	if (!account)
-		return;
-	account->warned = false;
-	account->counts[kind] -= amount;
-	if (!user_is_privileged(uid))
-		fs->ledger->ordinary[kind] -= amount;
-	for (unsigned i = 0; i < LEDGER_KINDS; i++)
-		if (account->counts[i])
-			return;
-	account_free(fs->ledger, account);
+	if (error || privileged || !row->of_all)
+		return error;
+	error = count_raise(&fs->ledger->ordinary[kind], amount, limited ? row->of_all : UINT64_MAX,
+			    -ENFILE);
+	if (error)
+		atomic_fetch_sub(&account->counts[kind], amount);
+	return error;
 }
 
-/* lock is held. One line for a request that is refused piece by piece. */
-static bool refusal_is_first(const struct fs *fs, uid_t uid, enum ledger_kind kind)
+/* Charges a user who may have no account yet. */
+static int count_add(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount,
+		     enum charge charge)
 {
-	struct account *account =
-	    ledger_rows[kind].warn_once ? account_find(fs->ledger, uid) : NULL;
-	bool first = !account || !account->warned;
+	struct ledger *ledger = fs->ledger;
+	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
+	struct account *account = account_find(ledger, uid);
+	int error = account ? account_charge(fs, account, kind, amount, charge) : 0;
 
+	brlock_read_unlock(&ledger->accounts_lock, token);
 	if (account)
-		account->warned = true;
+		return error;
+	brlock_write_lock(&ledger->accounts_lock);
+	account = account_find_or_new(ledger, uid);
+	error = account ? account_charge(fs, account, kind, amount, charge) : -ENOMEM;
+	brlock_write_unlock(&ledger->accounts_lock);
+	return error;
+}
+
+static void count_subtract(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
+{
+	struct ledger *ledger = fs->ledger;
+	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
+	struct account *account = account_find(ledger, uid);
+
+	if (account) {
+		atomic_fetch_sub_explicit(&account->counts[kind], amount, memory_order_relaxed);
+		if (ledger_rows[kind].of_all && !user_is_privileged(uid))
+			atomic_fetch_sub(&ledger->ordinary[kind], amount);
+		if (ledger_rows[kind].warn_once)
+			atomic_store(&account->warned[kind], false);
+	}
+	brlock_read_unlock(&ledger->accounts_lock, token);
+}
+
+/* One line for a request that is refused piece by piece. */
+static bool refusal_is_first(struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	struct ledger *ledger = fs->ledger;
+	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
+	struct account *account = ledger_rows[kind].warn_once ? account_find(ledger, uid) : NULL;
+	bool first = !account || !atomic_exchange(&account->warned[kind], true);
+
+	brlock_read_unlock(&ledger->accounts_lock, token);
 	return first;
 }
 
@@ -140,19 +198,6 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 	log_caller_change(before);
 }
 
-static int count_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
-{
-	pthread_mutex_lock(&fs->ledger->lock);
-	int refusal = limit_check(fs, uid, kind, amount);
-	bool first = refusal && refusal_is_first(fs, uid, kind);
-	int error = refusal ? refusal : count_add(fs, uid, kind, amount);
-
-	pthread_mutex_unlock(&fs->ledger->lock);
-	if (first)
-		refusal_log(fs, uid, kind, refusal);
-	return error;
-}
-
 int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
 	int64_t bytes = (int64_t)amount * ledger_rows[kind].cost;
@@ -160,16 +205,18 @@ int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount
 
 	if (error)
 		return error;
-	error = count_take(fs, uid, kind, amount);
-	if (error)
-		ledger_metadata(fs, -bytes);
+	error = count_add(fs, uid, kind, amount, CHARGE_WITHIN_LIMITS);
+	if (!error)
+		return 0;
+	ledger_metadata(fs, -bytes);
+	if (error != -ENOMEM && refusal_is_first(fs, uid, kind))
+		refusal_log(fs, uid, kind, error);
 	return error;
 }
 
 int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
-	scoped_lock(&fs->ledger->lock);
-	int error = count_add(fs, uid, kind, amount);
+	int error = count_add(fs, uid, kind, amount, CHARGE_ALWAYS);
 
 	if (!error)
 		atomic_fetch_add(&fs->metadata_bytes, (int64_t)amount * ledger_rows[kind].cost);
@@ -178,34 +225,45 @@ int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amo
 
 void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
+	if (!amount)
+		return;
 	ledger_metadata(fs, -(int64_t)amount * ledger_rows[kind].cost);
-	scoped_lock(&fs->ledger->lock);
-	count_give(fs, uid, kind, amount);
-}
-
-bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind)
-{
-	scoped_lock(&fs->ledger->lock);
-	return limit_check(fs, uid, kind, 1) != 0;
-}
-
-int ledger_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
-{
-	pthread_mutex_lock(&fs->ledger->lock);
-	int error = limit_check(fs, uid, kind, 1);
-
-	pthread_mutex_unlock(&fs->ledger->lock);
-	if (error)
-		refusal_log(fs, uid, kind, error);
-	return error;
+	count_subtract(fs, uid, kind, amount);
 }
 
 uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	scoped_lock(&fs->ledger->lock);
+	brlock_token token = brlock_read_lock(&fs->ledger->accounts_lock);
 	const struct account *account = account_find(fs->ledger, uid);
+	uint64_t count = account ? atomic_load(&account->counts[kind]) : 0;
 
-	return account ? account->counts[kind] : 0;
+	brlock_read_unlock(&fs->ledger->accounts_lock, token);
+	return count;
+}
+
+static int limit_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	uint64_t of_all = ledger_rows[kind].of_all;
+
+	if (user_is_privileged(uid))
+		return 0;
+	if (ledger_count(fs, uid, kind) >= ledger_limit(fs, kind))
+		return ledger_rows[kind].error;
+	return of_all && atomic_load(&fs->ledger->ordinary[kind]) >= of_all ? -ENFILE : 0;
+}
+
+bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	return limit_check(fs, uid, kind) != 0;
+}
+
+int ledger_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	int error = limit_check(fs, uid, kind);
+
+	if (error)
+		refusal_log(fs, uid, kind, error);
+	return error;
 }
 
 uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)

@@ -7,20 +7,24 @@
 #ifndef FS_LEDGER_LEDGER_H
 #define FS_LEDGER_LEDGER_H
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/brlock.h"
 #include "fs/ledger/kinds.h"
 
 struct account;
 struct fs;
 
+/* Threads of a user share the lines of one account; accounts share none. */
 struct ledger {
-	pthread_mutex_t lock;
-	struct account *by_uid;		 /* accounts with a count above 0 */
-	uint64_t ordinary[LEDGER_KINDS]; /* sums of all users but root and the daemon's user */
+	struct brlock accounts_lock; /* exclusive: accounts come and go */
+	struct account *by_uid;
+	uint32_t n_accounts, sweep_at; /* accounts_lock */
+	/* Of kinds with a limit for all: sums of all users but root and the daemon's user. */
+	_Atomic uint64_t ordinary[LEDGER_KINDS];
 };
 
 /* 0 or -ENOMEM. */

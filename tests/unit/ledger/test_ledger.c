@@ -33,9 +33,11 @@ static void up(void)
 static void down(void)
 {
 	ck_assert_int_eq(fixture.metadata_bytes, metadata);
-	ck_assert_ptr_null(fixture.ledger->by_uid);
-	for (int i = 0; i < LEDGER_KINDS; i++)
+	for (unsigned i = 0; i < LEDGER_KINDS; i++) {
+		ck_assert_uint_eq(ledger_count(&fixture, A, i), 0);
+		ck_assert_uint_eq(ledger_count(&fixture, B, i), 0);
 		ck_assert_uint_eq(fixture.ledger->ordinary[i], 0);
+	}
 	fixture_down();
 }
 

@@ -424,7 +424,6 @@ START_TEST(owners_are_charged_for_the_spill)
 	ck_assert_uint_eq(spilled_by(BOB), 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(1), "b"), 0);
 	ck_assert_uint_eq(spilled_by(ALICE), 0);
-	ck_assert_ptr_null(fixture.ledger->by_uid);
 }
 END_TEST
 
