@@ -89,8 +89,9 @@ struct options {
 	uint64_t max_chunk;	  /* bytes */
 	unsigned user_leases;	  /* the limit for a single user */
 	unsigned user_host_files; /* the limit for a single user; 0: by the limit of open files */
-	struct amount user_spill; /* of each place in spill, for a single user */
-	unsigned lease_timeout;	  /* seconds; 0: the age of a lease does not matter */
+	struct amount metadata;	  /* the daemon's memory for names and attributes */
+	struct amount user_spill;    /* of each place in spill, for a single user */
+	unsigned lease_timeout;	     /* seconds; 0: the age of a lease does not matter */
 	enum log_level log_level;
 	/* Generic options for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
 	char *mount_options;

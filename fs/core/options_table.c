@@ -389,6 +389,8 @@ static const struct option_row table[] = {
      FIELD(user_leases), 1, 1U << 20},
     {"user_host_files", "N", NULL, "maximum files of one user in host/ (by ulimit -Hn)",
      parse_count, FIELD(user_host_files), 1, 1U << 26},
+    {"metadata", "BYTES|N%", NULL, "memory for names and attributes (a quarter of the machine's)",
+     parse_amount, FIELD(metadata), 1, 0},
     {"user_spill", "BYTES|N%", "50%", "maximum of the memory in spill for one user", parse_amount,
      FIELD(user_spill), 1, 0},
     {"lease_timeout", "SECONDS", NULL, "age at which leases no longer block changes (none)",

@@ -13,6 +13,7 @@
 #include "fs/control/snapshot.h"
 #include "fs/core/calibrate.h"
 #include "fs/core/fs.h"
+#include "fs/core/machine.h"
 #include "fs/core/worker.h"
 #include "fs/daemon/gpu_faults.h"
 #include "fs/daemon/idle_release.h"
@@ -36,13 +37,6 @@
  * programs as processors have all that they need. */
 #define AHEAD_BLOCKS_EACH 6
 #define AHEAD_BLOCKS_MOST 96
-
-static uint64_t machine_memory(void)
-{
-	struct sysinfo info;
-
-	return sysinfo(&info) ? 0 : (uint64_t)info.totalram * info.mem_unit;
-}
 
 static uint64_t host_bytes(const struct options *options)
 {
@@ -207,7 +201,10 @@ static int settings_prepare(struct fs *fs)
 {
 	hash_seed_init();
 	clock_gettime(CLOCK_REALTIME, &fs->started);
-	fs->metadata_max = (int64_t)(machine_memory() / 100 * METADATA_PERCENT);
+	uint64_t memory = machine_memory_allowed();
+
+	fs->metadata_max =
+	    (int64_t)amount_bytes(&fs->options.metadata, memory, memory / 100 * METADATA_PERCENT);
 	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
 	/* If files of an earlier daemon are to be restored, the mount must come up even if the
 	 * spool's directory cannot be used (see spool_open). */
