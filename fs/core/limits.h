@@ -23,9 +23,13 @@
 #define INODE_PAGE_SLOTS 4096
 
 /* About how many bytes the daemon itself needs for an inode with its first name, and for each
- * further name. */
+ * further name, with their records in the journal. */
 #define METADATA_INODE 1024
 #define METADATA_NAME  512
+/* How often the bytes of an attribute or a target exist: in the daemon, and up to three times in
+ * the journal, of which a half grows to twice the size that a compaction left, before the next
+ * compaction writes the other half. */
+#define METADATA_COPIES 4
 
 /* Why a place has no room: for any file, or for the files of one owner (user_spill). */
 enum place_short { PLACE_IS_FULL, PLACE_OWNER_LIMIT };

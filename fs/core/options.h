@@ -90,6 +90,7 @@ struct options {
 	unsigned user_leases;	  /* the limit for a single user */
 	unsigned user_host_files; /* the limit for a single user; 0: by the limit of open files */
 	struct amount metadata;	  /* the daemon's memory for names and attributes */
+	struct amount user_metadata; /* of metadata, for a single user */
 	struct amount user_spill;    /* of each place in spill, for a single user */
 	unsigned lease_timeout;	     /* seconds; 0: the age of a lease does not matter */
 	enum log_level log_level;

@@ -391,6 +391,8 @@ static const struct option_row table[] = {
      parse_count, FIELD(user_host_files), 1, 1U << 26},
     {"metadata", "BYTES|N%", NULL, "memory for names and attributes (a quarter of the machine's)",
      parse_amount, FIELD(metadata), 1, 0},
+    {"user_metadata", "BYTES|N%", NULL, "maximum of metadata for one user (a sixteenth)",
+     parse_amount, FIELD(user_metadata), 1, 0},
     {"user_spill", "BYTES|N%", "50%", "maximum of the memory in spill for one user", parse_amount,
      FIELD(user_spill), 1, 0},
     {"lease_timeout", "SECONDS", NULL, "age at which leases no longer block changes (none)",

@@ -57,7 +57,7 @@ static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 }
 
 /* Returns freed memory, which the allocator keeps for later allocations: half a GB after rm -r of a
- * million names. peak is the most memory that names and inodes took (ledger_metadata) since the
+ * million names. peak is the most memory that names and inodes took (LEDGER_METADATA) since the
  * last trim. */
 static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
 {

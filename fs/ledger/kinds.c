@@ -8,6 +8,9 @@
 #include "common/protocol.h"
 #include "fs/core/fs.h"
 
+/* A user may have one part in this many of the daemon's memory for metadata. */
+#define METADATA_USERS 16
+
 #define TEXTS	   128
 #define TEXT_BYTES (2U << 20)
 /* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
@@ -40,7 +43,19 @@ static uint64_t spill_disk_limit(const struct fs *fs)
 	return amount_bytes(&fs->options.user_spill, fs->disk_budget.size, 0);
 }
 
+static uint64_t metadata_limit(const struct fs *fs)
+{
+	uint64_t all = (uint64_t)fs->metadata_max;
+
+	return amount_bytes(&fs->options.user_metadata, all, all / METADATA_USERS);
+}
+
 const struct ledger_row ledger_rows[LEDGER_KINDS] = {
+    [LEDGER_METADATA] = {.name = "bytes of names and attributes",
+			 .remedy = " (-o user_metadata=)",
+			 .error = -EDQUOT,
+			 .warn_once = true,
+			 .limit = metadata_limit},
     [LEDGER_LEASES] = {.name = "leases",
 		       .remedy = " (-o user_leases=)",
 		       .error = -EMFILE,

@@ -10,6 +10,7 @@
 struct fs;
 
 enum ledger_kind {
+	LEDGER_METADATA, /* bytes of the daemon's own memory, which other kinds cost too */
 	LEDGER_LEASES,
 	LEDGER_CONNECTIONS, /* to the sharing socket */
 	LEDGER_TEXTS,	    /* open files of .gpumem/ */
@@ -29,7 +30,7 @@ struct ledger_row {
 	uint64_t (*limit)(const struct fs *fs);
 	uint64_t of_one;
 	uint64_t of_all; /* for all ordinary users together, then -ENFILE; 0: none */
-	int64_t cost;	 /* bytes of the daemon's memory, approximately */
+	uint32_t cost;	 /* bytes of LEDGER_METADATA for each, approximately */
 };
 
 extern const struct ledger_row ledger_rows[LEDGER_KINDS];

@@ -198,37 +198,86 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 	log_caller_change(before);
 }
 
+/* Of the memory for metadata, ordinary users leave one part in this many to root. */
+#define METADATA_FOR_ROOT 16
+
+static int64_t metadata_most(const struct fs *fs, uid_t uid)
+{
+	int64_t most = fs->metadata_max;
+
+	return user_is_privileged(uid) ? most : most - most / METADATA_FOR_ROOT;
+}
+
+static int metadata_raise(struct fs *fs, uid_t uid, uint64_t bytes)
+{
+	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, (int64_t)bytes) + (int64_t)bytes;
+
+	if (sum <= metadata_most(fs, uid))
+		return 0;
+	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
+	return -ENOSPC;
+}
+
+static int count_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
+{
+	int error = count_add(fs, uid, kind, amount, CHARGE_WITHIN_LIMITS);
+
+	if (error && error != -ENOMEM && refusal_is_first(fs, uid, kind))
+		refusal_log(fs, uid, kind, error);
+	return error;
+}
+
+static uint64_t metadata_of(enum ledger_kind kind, uint64_t amount)
+{
+	return kind == LEDGER_METADATA ? amount : amount * ledger_rows[kind].cost;
+}
+
 int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
-	int64_t bytes = (int64_t)amount * ledger_rows[kind].cost;
-	int error = ledger_metadata(fs, bytes);
+	uint64_t bytes = metadata_of(kind, amount);
+	int error = bytes ? metadata_raise(fs, uid, bytes) : 0;
 
 	if (error)
 		return error;
-	error = count_add(fs, uid, kind, amount, CHARGE_WITHIN_LIMITS);
+	error = bytes ? count_take(fs, uid, LEDGER_METADATA, bytes) : 0;
+	if (error)
+		goto lower;
+	error = kind == LEDGER_METADATA ? 0 : count_take(fs, uid, kind, amount);
 	if (!error)
 		return 0;
-	ledger_metadata(fs, -bytes);
-	if (error != -ENOMEM && refusal_is_first(fs, uid, kind))
-		refusal_log(fs, uid, kind, error);
+	if (bytes)
+		count_subtract(fs, uid, LEDGER_METADATA, bytes);
+lower:
+	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
 	return error;
 }
 
 int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
-	int error = count_add(fs, uid, kind, amount, CHARGE_ALWAYS);
+	uint64_t bytes = metadata_of(kind, amount);
+	int error = bytes ? count_add(fs, uid, LEDGER_METADATA, bytes, CHARGE_ALWAYS) : 0;
 
+	if (error)
+		return error;
+	if (kind != LEDGER_METADATA)
+		error = count_add(fs, uid, kind, amount, CHARGE_ALWAYS);
 	if (!error)
-		atomic_fetch_add(&fs->metadata_bytes, (int64_t)amount * ledger_rows[kind].cost);
+		atomic_fetch_add(&fs->metadata_bytes, (int64_t)bytes);
+	else if (bytes)
+		count_subtract(fs, uid, LEDGER_METADATA, bytes);
 	return error;
 }
 
 void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
-	if (!amount)
+	uint64_t bytes = metadata_of(kind, amount);
+
+	if (kind != LEDGER_METADATA && amount)
+		count_subtract(fs, uid, kind, amount);
+	if (!bytes)
 		return;
-	ledger_metadata(fs, -(int64_t)amount * ledger_rows[kind].cost);
-	count_subtract(fs, uid, kind, amount);
+	count_subtract(fs, uid, LEDGER_METADATA, bytes);
+	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
 }
 
 uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
@@ -266,21 +315,39 @@ int ledger_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
 	return error;
 }
 
-uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
+static uint64_t difference(uint64_t most, uint64_t has)
 {
-	if (user_is_privileged(uid))
-		return UINT64_MAX;
-	uint64_t has = ledger_count(fs, uid, kind), limit = ledger_limit(fs, kind);
-
-	return has < limit ? limit - has : 0;
+	return has < most ? most - has : 0;
 }
 
-int ledger_metadata(struct fs *fs, int64_t bytes)
+uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, bytes) + bytes;
+	uint64_t room = user_is_privileged(uid)
+			    ? UINT64_MAX
+			    : difference(ledger_limit(fs, kind), ledger_count(fs, uid, kind));
+	uint64_t of_all = difference((uint64_t)metadata_most(fs, uid),
+				     (uint64_t)atomic_load(&fs->metadata_bytes));
 
-	if (bytes <= 0 || sum <= fs->metadata_max)
-		return 0;
-	atomic_fetch_sub(&fs->metadata_bytes, bytes);
-	return -ENOSPC;
+	return kind == LEDGER_METADATA && of_all < room ? of_all : room;
+}
+
+int ledger_list(struct fs *fs, struct ledger_account **list, size_t *count)
+{
+	struct ledger *ledger = fs->ledger;
+	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
+	struct ledger_account *to = calloc(ledger->n_accounts + 1, sizeof(*to));
+	const struct account *account;
+
+	*list = to;
+	for (account = ledger->by_uid; to && account; account = account->hh.next) {
+		if (account_is_empty(account))
+			continue;
+		to->uid = account->uid;
+		for (unsigned i = 0; i < LEDGER_KINDS; i++)
+			to->counts[i] = atomic_load(&account->counts[i]);
+		to++;
+	}
+	brlock_read_unlock(&ledger->accounts_lock, token);
+	*count = to ? (size_t)(to - *list) : 0;
+	return to ? 0 : -ENOMEM;
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Who pays for which resources: an account for each uid, with a count for each kind, and limits so
  * that no user exhausts resources of other users. Root and the user that runs the daemon are
- * counted, but only the metadata limit applies to them. Knows no inodes. Thread-safe; callable
- * under any lock. */
+ * counted, but only the limit on the metadata of all users applies to them. Knows no inodes.
+ * Thread-safe; callable under any lock. */
 #ifndef FS_LEDGER_LEDGER_H
 #define FS_LEDGER_LEDGER_H
 
@@ -31,8 +31,10 @@ struct ledger {
 int ledger_new(struct ledger **made);
 void ledger_free(struct ledger *ledger);
 
-/* Charges a user: 0; the row's error (the user's limit is reached; a warning names the limit),
- * -ENFILE (the limit of all ordinary users together), -ENOSPC (the metadata limit), -ENOMEM. */
+/* Charges a user, and for what the kind costs in the daemon's own memory too, all or nothing: 0;
+ * the row's error (the user's limit is reached; a warning names the limit), -ENFILE (the limit of
+ * all ordinary users together), -EDQUOT (the user's metadata), -ENOSPC (the metadata of all users:
+ * a user who takes all memory of the machine would end the daemon), -ENOMEM. */
 int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
 /* As ledger_take without a limit: for resources that the user had with an earlier daemon. 0 or
  * -ENOMEM. */
@@ -47,8 +49,13 @@ uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind);
 /* How much more the user may be charged for; UINT64_MAX: no limit. */
 uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind);
 
-/* Counts the daemon's own memory for names, inodes and attributes: 0, or -ENOSPC beyond
- * metadata_max, because a user that takes all memory of the machine would end the daemon. */
-int ledger_metadata(struct fs *fs, int64_t bytes);
+/* A copy of one account. */
+struct ledger_account {
+	uid_t uid;
+	uint64_t counts[LEDGER_KINDS];
+};
+
+/* The accounts with a count above 0, in no order; the caller frees the list. 0 or -ENOMEM. */
+int ledger_list(struct fs *fs, struct ledger_account **list, size_t *count);
 
 #endif

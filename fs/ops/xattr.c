@@ -9,11 +9,11 @@
 
 #include "common/cleanup.h"
 #include "fs/core/caller.h"
-#include "fs/ledger/ledger.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_attributes.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
@@ -29,14 +29,6 @@ static int xattr_name_check(const char *name)
 	return -EOPNOTSUPP;
 }
 
-/* The bytes that a stored attribute counts for; 0: no such attribute. The caller holds lock. */
-static uint32_t xattr_stored_bytes(const struct inode *inode, const char *name)
-{
-	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
-
-	return size < 0 ? 0 : (uint32_t)(XATTR_OVERHEAD + strlen(name) + (size_t)size);
-}
-
 static int xattr_stored_set(struct fs *fs, struct inode *inode, const char *name, const char *value,
 			    size_t size, int flags)
 {
@@ -47,19 +39,9 @@ static int xattr_stored_set(struct fs *fs, struct inode *inode, const char *name
 	if (journal_room(fs->journal))
 		return -ENOSPC;
 	scoped_lock(&inode->lock);
-	uint32_t old = xattr_stored_bytes(inode, name);
-	uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(name) + size);
-
-	error = ledger_metadata(fs, bytes);
+	error = xattr_store(fs, inode, name, value, size, flags, OWNER_WITHIN_LIMITS);
 	if (error)
 		return error;
-	error = xattr_set(&inode->xattrs, name, value, size, flags);
-	if (error) {
-		ledger_metadata(fs, -(int64_t)bytes);
-		return error;
-	}
-	ledger_metadata(fs, -(int64_t)old);
-	inode->xattr_bytes += bytes - old;
 	inode_touch_change(inode);
 	record_xattr(fs, inode, name, value, size);
 	return 0;
@@ -72,13 +54,9 @@ static int xattr_stored_remove(struct fs *fs, struct inode *inode, const char *n
 	if (error)
 		return error;
 	scoped_lock(&inode->lock);
-	uint32_t old = xattr_stored_bytes(inode, name);
-
-	error = xattr_remove(&inode->xattrs, name);
+	error = xattr_drop(fs, inode, name);
 	if (error)
 		return error;
-	ledger_metadata(fs, -(int64_t)old);
-	inode->xattr_bytes -= old;
 	inode_touch_change(inode);
 	record_xattr_gone(fs, inode, name);
 	return 0;

@@ -15,6 +15,7 @@
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/inode_unseen.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -124,28 +125,6 @@ static uint32_t inode_count_links(const struct inode *inode)
 	return links;
 }
 
-static int64_t inode_own_memory(const struct inode *inode)
-{
-	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
-
-	if (S_ISLNK(inode->mode))
-		bytes += (int64_t)strlen(inode->target);
-	if (!S_ISDIR(inode->mode) && inode->nlink > 1)
-		bytes += (int64_t)(inode->nlink - 1) * METADATA_NAME;
-	return bytes;
-}
-
-static uint32_t inode_xattr_bytes(const struct inode *inode)
-{
-	const struct xattr *xattr = NULL;
-	struct xattr_entry entry;
-	size_t bytes = 0;
-
-	while ((xattr = xattr_next(inode->xattrs, xattr, &entry)))
-		bytes += XATTR_OVERHEAD + strlen(entry.name) + entry.size;
-	return (uint32_t)bytes;
-}
-
 /* Restores the counts of one inode, and its references to the directories above. One reference
  * belongs to the restoring. */
 static int inode_count(struct restore *restore, struct inode *inode)
@@ -158,17 +137,16 @@ static int inode_count(struct restore *restore, struct inode *inode)
 	inode_count_file(inode, 1);
 	inode_ref(inode);
 	atomic_fetch_add(&inode->refs, named + inode->lease_refs + inode->fields->lookups);
-	inode->xattr_bytes = inode_xattr_bytes(inode);
 	if (inode->quota_dir)
 		inode_ref(inode->quota_dir);
 	else
 		inode->counted = false;
-	if (!S_ISDIR(inode->mode)) {
+	if (!S_ISDIR(inode->mode))
 		inode->nlink = inode_count_links(inode);
-		atomic_fetch_add(&fs->metadata_bytes, inode_own_memory(inode));
-		return 0;
-	}
-	atomic_fetch_add(&fs->metadata_bytes, inode_own_memory(inode));
+	int rc = owner_take_metadata(fs, inode, inode_count_metadata(inode), OWNER_ALWAYS);
+
+	if (rc || !S_ISDIR(inode->mode))
+		return rc;
 	if (inode->dir->parent) {
 		inode_ref(inode->dir->parent);
 		depth_added(inode);

@@ -9,8 +9,8 @@
 
 #include "common/cleanup.h"
 #include "common/number.h"
-#include "fs/ledger/ledger.h"
 #include "fs/spool/internal.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
@@ -29,18 +29,10 @@ static int note_write(struct fs *fs, struct inode *inode, const char *text)
 	if (rc)
 		return rc;
 	scoped_lock(&inode->lock);
-	bool there = xattr_get(inode->xattrs, NOTE, NULL, 0) >= 0;
-	uint32_t bytes = there ? 0 : (uint32_t)(XATTR_OVERHEAD + sizeof(NOTE) + NOTE_MAX);
-
-	rc = ledger_metadata(fs, bytes);
+	/* The daemon's note: a user at the limit keeps the files that the user has. */
+	rc = xattr_store(fs, inode, NOTE, text, strlen(text), 0, OWNER_ALWAYS);
 	if (rc)
 		return rc;
-	rc = xattr_set(&inode->xattrs, NOTE, text, strlen(text), 0);
-	if (rc) {
-		ledger_metadata(fs, -(int64_t)bytes);
-		return rc;
-	}
-	inode->xattr_bytes += bytes;
 	record_xattr(fs, inode, NOTE, text, strlen(text));
 	return 0;
 }

@@ -12,7 +12,6 @@
 #include "common/log.h"
 #include "common/vector.h"
 #include "fs/core/worker.h"
-#include "fs/ledger/ledger.h"
 #include "fs/spool/note.h"
 #include "fs/spool/scan.h"
 #include "fs/tree/dir.h"
@@ -98,15 +97,9 @@ static int inode_put_xattrs(struct fs *fs, struct inode *inode, const struct spo
 	int rc = 0;
 
 	while (rc == 0 && (xattr = xattr_next(record->xattrs, xattr, &entry))) {
-		uint32_t bytes = (uint32_t)(XATTR_OVERHEAD + strlen(entry.name) + entry.size);
-
-		if (xattr_get(inode->xattrs, entry.name, NULL, 0) >= 0)
-			continue;
-		rc = ledger_metadata(fs, bytes);
-		if (rc == 0)
-			rc = xattr_set(&inode->xattrs, entry.name, entry.value, entry.size, 0);
-		if (rc == 0)
-			inode->xattr_bytes += bytes;
+		if (xattr_get(inode->xattrs, entry.name, NULL, 0) < 0)
+			rc = xattr_store(fs, inode, entry.name, entry.value, entry.size, 0,
+					 OWNER_ALWAYS);
 	}
 	return rc;
 }
@@ -179,8 +172,9 @@ static int inode_take_half_made(struct spool_restoring *restoring, struct inode 
 static int inode_make(struct spool_restoring *restoring, struct inode *dir, const char *name,
 		      struct spool_found *found)
 {
+	/* Root's for a moment: the owner may have had a higher limit before. */
 	struct tree_new what = {.mode = found->record.mode,
-				.uid = found->record.uid,
+				.uid = 0,
 				.gid = found->record.gid,
 				.target = found->record.target,
 				.rdev = found->record.rdev};

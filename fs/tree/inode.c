@@ -14,13 +14,13 @@
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
-#include "fs/ledger/ledger.h"
 #include "fs/object/object.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_state.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/inode_unseen.h"
 #include "fs/tree/inode_watch.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -175,6 +175,17 @@ static void inode_file_free(struct inode *inode, const struct file_call *call)
 		file_free(inode->file, call);
 }
 
+uint32_t inode_count_metadata(const struct inode *inode)
+{
+	uint32_t bytes = METADATA_INODE + xattrs_metadata(inode->xattrs);
+
+	if (S_ISLNK(inode->mode) && inode->target)
+		bytes += (uint32_t)strlen(inode->target) * METADATA_COPIES;
+	if (!S_ISDIR(inode->mode) && inode->nlink > 1)
+		bytes += (inode->nlink - 1) * METADATA_NAME;
+	return bytes;
+}
+
 void inode_count_file(const struct inode *inode, int files)
 {
 	if (inode->volume && S_ISREG(inode->mode))
@@ -184,16 +195,10 @@ void inode_count_file(const struct inode *inode, int files)
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode)
 {
-	int error = ledger_metadata(fs, METADATA_INODE);
-
-	if (error)
-		return error;
 	struct inode *new = inode_memory(mode);
 
-	if (!new) {
-		ledger_metadata(fs, -METADATA_INODE);
+	if (!new)
 		return -ENOMEM;
-	}
 	new->volume = volume;
 	new->mode = mode;
 	new->uid = uid;
@@ -204,9 +209,13 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->fields->atime = new->fields->mtime = new->fields->ctime = new->btime;
 	pthread_mutex_init(&new->lock, NULL);
 
-	error = inode_new_content(new, mode);
+	int error = owner_take_metadata(fs, new, METADATA_INODE, OWNER_WITHIN_LIMITS);
+
 	if (error)
 		goto free_inode;
+	error = inode_new_content(new, mode);
+	if (error)
+		goto give;
 	/* The first inode is the root, which has a fixed number. */
 	error =
 	    fs->root ? inode_table_add(fs->inodes, new) : inode_table_add_first(fs->inodes, new);
@@ -221,8 +230,9 @@ free_content:
 		dir_free(new->dir);
 	else if (S_ISREG(mode))
 		inode_file_free(new, &(struct file_call){0});
+give:
+	owner_give_metadata(fs, new, METADATA_INODE);
 free_inode:
-	ledger_metadata(fs, -METADATA_INODE);
 	pthread_mutex_destroy(&new->lock);
 	free(new);
 	return error;
@@ -308,8 +318,6 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 {
 	struct inode *quota_dir = inode->quota_dir, *parent = NULL;
 	mode_t mode = inode->mode;
-	int64_t bytes = METADATA_INODE + inode->xattr_bytes;
-
 	/* The next inode that gets this slot overwrites the counters. */
 	tsan_acquire(inode);
 	/* Record first: afterwards another inode can get the number, and another file the
@@ -328,12 +336,11 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 		parent = inode->dir->parent;
 		dir_free(inode->dir);
 	} else if (S_ISLNK(mode)) {
-		bytes += inode->target ? (int64_t)strlen(inode->target) : 0;
 		free(inode->target);
 	}
 	if (quota_dir)
 		inode_uncount(fs, inode);
-	ledger_metadata(fs, -bytes);
+	owner_give_metadata(fs, inode, inode->metadata);
 	xattr_free(inode->xattrs);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);

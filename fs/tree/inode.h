@@ -61,7 +61,7 @@ struct inode {
 	bool unlinked_open : 1;			/* counted in fs->n_unlinked_open; lock */
 	bool keep_data : 1;			/* see inode_may_drop; lock */
 	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
-	uint32_t xattr_bytes;			/* metadata bytes of xattrs; lock */
+	uint32_t metadata;			/* bytes charged to uid; owner_locks */
 	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
 	 * owner_locks. */
 	uint32_t spilled[PLACES - PLACE_HOST];
@@ -82,6 +82,10 @@ struct inode {
  * -ENOMEM, -ENOSPC. */
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode);
+
+/* The metadata bytes that an inode is charged for: itself, its names, attributes and target. lock
+ * is held, or no other thread has the inode. */
+uint32_t inode_count_metadata(const struct inode *inode);
 
 /* Counts a regular file in its volume: files is 1 for a new file, -1 for a file that goes. */
 void inode_count_file(const struct inode *inode, int files);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/cacheline.h"
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/ledger/ledger.h"
@@ -18,7 +19,41 @@ static pthread_mutex_t *owner_lock(const struct inode *inode)
 	static pthread_mutex_t owner_locks[OWNER_LOCKS] = {[0 ... OWNER_LOCKS - 1] =
 							       PTHREAD_MUTEX_INITIALIZER};
 
-	return &owner_locks[inode->ino % OWNER_LOCKS];
+	return &owner_locks[(uintptr_t)inode / CACHELINE_ALIGN % OWNER_LOCKS];
+}
+
+/* The owner's lock is held. */
+static int metadata_take(struct fs *fs, struct inode *inode, uint32_t bytes,
+			 enum owner_charge charge)
+{
+	int error = charge == OWNER_ALWAYS ? ledger_restore(fs, inode->uid, LEDGER_METADATA, bytes)
+					   : ledger_take(fs, inode->uid, LEDGER_METADATA, bytes);
+
+	if (!error)
+		inode->metadata += bytes;
+	return error;
+}
+
+/* The owner's lock is held. */
+static void metadata_give(struct fs *fs, struct inode *inode, uint32_t bytes)
+{
+	if (bytes > inode->metadata)
+		bytes = inode->metadata;
+	inode->metadata -= bytes;
+	ledger_give(fs, inode->uid, LEDGER_METADATA, bytes);
+}
+
+int owner_take_metadata(struct fs *fs, struct inode *inode, uint32_t bytes,
+			enum owner_charge charge)
+{
+	scoped_lock(owner_lock(inode));
+	return bytes ? metadata_take(fs, inode, bytes, charge) : 0;
+}
+
+void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes)
+{
+	scoped_lock(owner_lock(inode));
+	metadata_give(fs, inode, bytes);
 }
 
 enum ledger_kind owner_place_kind(enum memory_place place)
@@ -78,11 +113,17 @@ void owner_change(struct fs *fs, struct inode *inode, uid_t uid)
 	uint64_t had[PLACES - PLACE_HOST];
 
 	scoped_lock(owner_lock(inode));
+	uint32_t metadata = inode->metadata;
+
+	if (uid == inode->uid)
+		return;
+	metadata_give(fs, inode, metadata);
 	for (enum memory_place place = PLACE_HOST; place < PLACES; place++) {
 		had[place - PLACE_HOST] = inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
 		place_give(fs, inode, place, had[place - PLACE_HOST]);
 	}
 	inode->uid = uid;
+	metadata_take(fs, inode, metadata, OWNER_ALWAYS);
 	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
 		if (had[place - PLACE_HOST])
 			place_restore(fs, inode, place, had[place - PLACE_HOST]);

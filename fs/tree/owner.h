@@ -15,6 +15,16 @@
 struct fs;
 struct inode;
 
+/* What happens to a charge beyond the owner's limits. OWNER_ALWAYS: for what the owner has already.
+ */
+enum owner_charge { OWNER_WITHIN_LIMITS, OWNER_ALWAYS };
+
+/* Charges the owner for memory of the daemon: 0, -EDQUOT (the owner's limit), -ENOSPC (the
+ * daemon's), -ENOMEM. A restored inode is charged by OWNER_ALWAYS. */
+int owner_take_metadata(struct fs *fs, struct inode *inode, uint32_t bytes,
+			enum owner_charge charge);
+void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes);
+
 /* The kind of memory in a place other than the device. */
 enum ledger_kind owner_place_kind(enum memory_place place);
 

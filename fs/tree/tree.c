@@ -8,7 +8,6 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
-#include "fs/ledger/ledger.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_watch.h"
@@ -76,8 +75,6 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 
 	if (S_ISLNK(new.mode) && !target)
 		return -ENOMEM;
-	int64_t length = target ? (int64_t)strlen(target) : 0;
-
 	error = S_ISDIR(new.mode) ? depth_check(parent, 0) : 0;
 	if (error)
 		return error;
@@ -97,12 +94,14 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 	error = quota_add(parent, 0, 1);
 	if (error)
 		return error;
-	error = ledger_metadata(fs, length);
-	if (error)
-		goto uncount;
 	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &made);
 	if (error)
-		goto unaccount;
+		goto uncount;
+	error = target ? owner_take_metadata(fs, made, (uint32_t)strlen(target) * METADATA_COPIES,
+					     OWNER_WITHIN_LIMITS)
+		       : 0;
+	if (error)
+		goto put;
 	atomic_store(&made->attrs, inherited);
 	made->counted = true;
 	inode_ref(parent);
@@ -119,8 +118,8 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 	*inode = made;
 	return 0;
 
-unaccount:
-	ledger_metadata(fs, -length);
+put:
+	inode_put(fs, made, 1);
 uncount:
 	quota_force(parent, 0, -1);
 	return error;
@@ -268,7 +267,8 @@ static int link_add_name(struct fs *fs, struct inode *inode, struct inode *paren
 		if (inode->nlink++ == 0) {
 			inode_ref(inode); /* for having a name */
 			inode_may_drop(fs, inode);
-			ledger_metadata(fs, -METADATA_NAME); /* METADATA_INODE includes a name */
+			/* METADATA_INODE includes a name. */
+			owner_give_metadata(fs, inode, METADATA_NAME);
 		}
 		pthread_mutex_unlock(&inode->lock);
 		inode_touch_change(inode);
@@ -296,18 +296,18 @@ int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const ch
 
 	if (!entry)
 		return -ENOMEM;
-	error = ledger_metadata(fs, METADATA_NAME);
+	error = owner_take_metadata(fs, inode, METADATA_NAME, OWNER_WITHIN_LIMITS);
 	if (error)
 		goto free_entry;
 	error = link_add_name(fs, inode, parent, entry);
 	if (error)
-		goto unaccount;
+		goto give;
 	tree_update_quota_dir(fs, inode);
 	inode_ref(inode); /* for the kernel */
 	return 0;
 
-unaccount:
-	ledger_metadata(fs, -METADATA_NAME);
+give:
+	owner_give_metadata(fs, inode, METADATA_NAME);
 free_entry:
 	free(entry);
 	return error;
@@ -367,7 +367,7 @@ void tree_name_removed(struct fs *fs, struct inode *inode)
 	inode_touch_change(inode);
 	inode_watch_changed(fs, inode);
 	if (!last) {
-		ledger_metadata(fs, -METADATA_NAME);
+		owner_give_metadata(fs, inode, METADATA_NAME);
 		tree_update_quota_dir(fs, inode);
 		return;
 	}

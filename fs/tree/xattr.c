@@ -6,7 +6,12 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "fs/tree/inode.h"
+#include "fs/tree/owner.h"
 #include "fs/tree/xattr.h"
+
+/* What an attribute takes besides its name and value: struct xattr, and the record's header. */
+#define XATTR_OVERHEAD 48
 
 struct xattr {
 	struct xattr *next;
@@ -88,6 +93,56 @@ int xattr_remove(struct xattr **list, const char *name)
 	*link = old->next;
 	free(old);
 	return 0;
+}
+
+static uint32_t xattr_metadata(size_t name_length, size_t size)
+{
+	return (uint32_t)(XATTR_OVERHEAD + name_length + size) * METADATA_COPIES;
+}
+
+/* 0: no such attribute. */
+static uint32_t xattr_stored_metadata(const struct inode *inode, const char *name)
+{
+	ssize_t size = xattr_get(inode->xattrs, name, NULL, 0);
+
+	return size < 0 ? 0 : xattr_metadata(strlen(name), (size_t)size);
+}
+
+uint32_t xattrs_metadata(const struct xattr *list)
+{
+	uint32_t bytes = 0;
+
+	for (; list; list = list->next)
+		bytes += xattr_metadata(list->name_bytes - 1, list->value_bytes);
+	return bytes;
+}
+
+int xattr_store(struct fs *fs, struct inode *inode, const char *name, const void *value,
+		size_t size, int flags, enum owner_charge charge)
+{
+	uint32_t old = xattr_stored_metadata(inode, name);
+	uint32_t bytes = xattr_metadata(strlen(name), size);
+	uint32_t more = bytes > old ? bytes - old : 0;
+	int error = owner_take_metadata(fs, inode, more, charge);
+
+	if (error)
+		return error;
+	error = xattr_set(&inode->xattrs, name, value, size, flags);
+	if (error)
+		owner_give_metadata(fs, inode, more);
+	else if (bytes < old)
+		owner_give_metadata(fs, inode, old - bytes);
+	return error;
+}
+
+int xattr_drop(struct fs *fs, struct inode *inode, const char *name)
+{
+	uint32_t old = xattr_stored_metadata(inode, name);
+	int error = xattr_remove(&inode->xattrs, name);
+
+	if (!error)
+		owner_give_metadata(fs, inode, old);
+	return error;
 }
 
 bool xattr_is_ours(const char *name)

@@ -11,14 +11,22 @@
 
 #include "fs/core/limits.h"
 
+struct fs;
+struct inode;
 struct xattr;
 
 /* The prefix of the daemon's own attributes, which no user can see. */
 #define XATTR_OURS "gpumem."
 bool xattr_is_ours(const char *name);
 
-/* Metadata bytes of an attribute besides its name and value. */
-#define XATTR_OVERHEAD 48
+/* Set and remove an attribute of an inode, and charge the inode's owner for the attribute; the
+ * caller records the change. -EDQUOT, -ENOSPC: as owner_take_metadata. */
+enum owner_charge;
+int xattr_store(struct fs *fs, struct inode *inode, const char *name, const void *value,
+		size_t size, int flags, enum owner_charge charge);
+int xattr_drop(struct fs *fs, struct inode *inode, const char *name);
+/* The metadata that all attributes of a list are charged for. */
+uint32_t xattrs_metadata(const struct xattr *list);
 
 /* flags: XATTR_CREATE, XATTR_REPLACE. */
 int xattr_set(struct xattr **list, const char *name, const void *value, size_t size, int flags);

@@ -87,6 +87,40 @@ START_TEST(root_is_bound_by_memory_alone)
 }
 END_TEST
 
+/* What a user has costs the daemon memory: names of files, and leases. */
+START_TEST(metadata_has_a_limit_per_user)
+{
+	fixture.options.user_metadata = (struct amount){.given = true, .value = 10 * 512};
+	ck_assert_int_eq(take(A, LEDGER_METADATA, 9 * 512), 0);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), 0);
+	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), -EDQUOT);
+	ck_assert_int_eq(take(A, LEDGER_METADATA, 1), -EDQUOT);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_LEASES), 1);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_METADATA), 10 * 512);
+	ck_assert_int_eq(take(B, LEDGER_METADATA, 10 * 512), 0);
+	ck_assert_int_eq(take(0, LEDGER_METADATA, 11 * 512), 0);
+	ledger_give(&fixture, 0, LEDGER_METADATA, 11 * 512);
+	ledger_give(&fixture, B, LEDGER_METADATA, 10 * 512);
+	ledger_give(&fixture, A, LEDGER_LEASES, 1);
+	ledger_give(&fixture, A, LEDGER_METADATA, 9 * 512);
+}
+END_TEST
+
+/* All ordinary users together leave a sixteenth to root. */
+START_TEST(metadata_is_left_for_root)
+{
+	fixture.options.user_metadata =
+	    (struct amount){.given = true, .percent = true, .value = 100};
+	fixture.metadata_max = 1600000;
+	ck_assert_int_eq(take(A, LEDGER_METADATA, 1500000 - (uint64_t)metadata), 0);
+	ck_assert_int_eq(take(B, LEDGER_METADATA, 1), -ENOSPC);
+	ck_assert_int_eq(take(0, LEDGER_METADATA, 100000), 0);
+	ck_assert_int_eq(take(0, LEDGER_METADATA, 1), -ENOSPC);
+	ledger_give(&fixture, 0, LEDGER_METADATA, 100000);
+	ledger_give(&fixture, A, LEDGER_METADATA, 1500000 - (uint64_t)metadata);
+}
+END_TEST
+
 /* Uids are cheap in a user namespace. */
 START_TEST(many_users_leave_room_for_root)
 {
@@ -333,6 +367,8 @@ int main(void)
 	tcase_add_test(tcase, each_user_has_a_limit);
 	tcase_add_test(tcase, what_is_restored_is_never_refused);
 	tcase_add_test(tcase, root_is_bound_by_memory_alone);
+	tcase_add_test(tcase, metadata_has_a_limit_per_user);
+	tcase_add_test(tcase, metadata_is_left_for_root);
 	tcase_add_test(tcase, many_users_leave_room_for_root);
 	tcase_add_test(tcase, a_reader_keeps_its_place);
 	tcase_add_test(tcase, a_viewer_sees_what_is_its_own);

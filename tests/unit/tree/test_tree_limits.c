@@ -218,6 +218,8 @@ START_TEST(the_daemon_keeps_its_own_memory_bounded)
 	int64_t before = fixture.metadata_bytes;
 
 	ck_assert_int_gt(fixture.metadata_max, 100 << 20);
+	fixture.options.user_metadata =
+	    (struct amount){.given = true, .percent = true, .value = 100};
 	ck_assert_int_eq(make_file(gpu(0), "first"), 0);
 	fixture.metadata_max = fixture.metadata_bytes + 100000;
 	ck_assert_int_eq(make_many(gpu(1), make_file), -ENOSPC);
