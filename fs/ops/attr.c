@@ -7,7 +7,9 @@
 
 #include "common/cleanup.h"
 #include "fs/control/nodes.h"
+#include "fs/core/caller.h"
 #include "fs/core/file_time.h"
+#include "fs/ledger/ledger.h"
 #include "fs/ops/inode_io.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
@@ -212,12 +214,16 @@ static int usage_sum(struct fs *fs, struct volume *volume, struct volume_usage *
 	return error;
 }
 
-/* The memory for inodes bounds their number. */
-static fsfilcnt_t inodes_left(struct fs *fs)
+/* The memory for metadata bounds the number of inodes. */
+static void statfs_inodes(struct op *op, struct statvfs *st)
 {
-	int64_t left = fs->metadata_max - atomic_load(&fs->metadata_bytes);
+	uid_t uid = op_caller(op).uid;
+	uint64_t all = user_is_privileged(uid) ? (uint64_t)op->fs->metadata_max
+					       : ledger_limit(op->fs, LEDGER_METADATA);
 
-	return left > 0 ? (fsfilcnt_t)left / METADATA_INODE : 0;
+	st->f_files = all / METADATA_INODE;
+	st->f_ffree = ledger_room(op->fs, uid, LEDGER_METADATA) / METADATA_INODE;
+	st->f_favail = st->f_ffree;
 }
 
 /* For a directory with a quota, and for everything below, statfs shows the quota instead of the
@@ -268,11 +274,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	    .f_blocks = usage.total / POOL_BLOCK_MIN,
 	    .f_bfree = usage.free / POOL_BLOCK_MIN,
 	    .f_bavail = usage.available / POOL_BLOCK_MIN,
-	    .f_files = (fsfilcnt_t)op.fs->metadata_max / METADATA_INODE,
-	    .f_ffree = inodes_left(op.fs),
-	    .f_favail = inodes_left(op.fs),
 	    .f_namemax = NAME_BYTES_MAX,
 	};
+	statfs_inodes(&op, &st);
 	statfs_quota(&op, &st);
 	op_end(&op, 0);
 	fuse_reply_statfs(req, &st);
