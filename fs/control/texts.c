@@ -17,6 +17,7 @@
 #include "fs/core/version.h"
 #include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
+#include "fs/ledger/kinds.h"
 #include "fs/share/share.h"
 #include "fs/trace/observe.h"
 #include "fs/trace/trace.h"
@@ -129,6 +130,8 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
 	if (fs->spool)
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
+	fprintf(out, "metadata %" PRId64 "\n", fs->metadata_max);
+	fprintf(out, "user_metadata %" PRIu64 "\n", ledger_limit(fs, LEDGER_METADATA));
 	write_spill(fs, out);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
