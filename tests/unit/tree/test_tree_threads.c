@@ -8,6 +8,7 @@
 
 #include "fs/tree/inode_table.h"
 #include "tests/unit/fs_fixture.h"
+#include "tests/unit/recount.h"
 #include "tests/unit/unit.h"
 
 #define THREADS 6
@@ -166,6 +167,7 @@ START_TEST(everything_at_once)
 				  (uint64_t)sum.bytes);
 	}
 	ck_assert_uint_eq(inode_table_count(fixture.inodes), inodes);
+	recount_check(&fixture);
 }
 END_TEST
 
