@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/core/machine.h"
+#include "fs/ledger/machine.h"
 
 #include <linux/limits.h>
 #include <stdbool.h>

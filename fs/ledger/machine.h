@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The memory that this machine has, and that the daemon may use. */
-#ifndef FS_CORE_MACHINE_H
-#define FS_CORE_MACHINE_H
+#ifndef FS_LEDGER_MACHINE_H
+#define FS_LEDGER_MACHINE_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The memory limits of control groups, of both versions, read from a copy of their trees. */
-#include "fs/core/machine.h"
+#include "fs/ledger/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
