@@ -43,11 +43,11 @@ struct file_call {
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
 	/* Makes room for bytes in a place of the volume by moving memory of files to slower places,
-	 * but not of the file but: true if memory was freed. PLACE_OWNER_LIMIT: of the owner's
+	 * but not of the file keep: true if memory was freed. PLACE_OWNER_LIMIT: of the owner's
 	 * files. Called without locks. NULL: memory stays where it is, which is so on every volume
 	 * with a single place. */
 	bool (*make_room)(void *quota_owner, const struct volume *volume, enum memory_place place,
-			  enum place_short why, uint64_t bytes, const struct file *but);
+			  enum place_short why, uint64_t bytes, const struct file *keep);
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
 	struct journal *journal; /* for records of layout changes; NULL: none */

@@ -19,19 +19,19 @@
 #define ROOM_PART 64
 #define ROOM_MAX  (1ULL << 30)
 
-/* Why files leave. */
-struct making {
+/* Why files leave, and which of them may. */
+struct eviction {
 	struct fs *fs;
 	struct copier *copier;
 	const struct volume *volume;
-	enum memory_place place;   /* where room is needed */
-	struct inode_call *asking; /* for the memory of this file; NULL: for other programs */
-	const struct file *but;	   /* stays */
-	const uid_t *only;	   /* files of this user leave, by priority; NULL: of all */
-	bool own;		   /* memory of the asking file may leave, too */
-	bool waits;		   /* for files that are in use */
-	bool full;		   /* files could not leave without their leases either */
-	uint64_t wanted, freed;
+	enum memory_place place;      /* where room is needed */
+	struct inode_call *requester; /* for the memory of this file; NULL: for other programs */
+	const struct file *keep;      /* stays */
+	const uid_t *only_owner;      /* files of this user leave, by priority; NULL: of all */
+	bool may_use_own_file;	      /* memory of the requester's file may leave, too */
+	bool may_block;		      /* for files that are in use */
+	bool lower_places_full;	      /* files could not leave without their leases either */
+	uint64_t bytes_wanted, bytes_freed;
 };
 
 uint64_t tier_room_part(const struct volume *volume)
@@ -53,207 +53,209 @@ static bool has_room(struct pool *pool, uint64_t bytes)
 
 /* The bytes of the file that may leave for the file that needs room: of the same user by the
  * priority, so that no user can hold a GPU by a number; of another user by the share. */
-static uint64_t victim_part(const struct making *making, const struct victims *victims,
+static uint64_t victim_part(const struct eviction *eviction, const struct victims *victims,
 			    const struct victim *victim, struct inode *inode)
 {
-	const struct inode_call *asking = making->asking;
-	uint64_t more = making->wanted - making->freed, above;
+	const struct inode_call *requester = eviction->requester;
+	uint64_t more = eviction->bytes_wanted - eviction->bytes_freed, above;
 
-	if (inode->file == making->but || file_used(inode->file) != victim->used ||
-	    (making->only && victim->uid != *making->only))
+	if (inode->file == eviction->keep || file_used(inode->file) != victim->used ||
+	    (eviction->only_owner && victim->uid != *eviction->only_owner))
 		return 0;
-	if (!asking || making->only)
+	if (!requester || eviction->only_owner)
 		return more;
-	if (inode == asking->inode)
-		return making->own ? more : 0;
-	if (victim->uid == atomic_load(&asking->inode->uid))
-		return victim->priority <= asking->call.attrs.priority ? more : 0;
+	if (inode == requester->inode)
+		return eviction->may_use_own_file ? more : 0;
+	if (victim->uid == atomic_load(&requester->inode->uid))
+		return victim->priority <= requester->call.attrs.priority ? more : 0;
 	above = victims_above_share(victims, victim->uid);
 	return above < more ? above : more;
 }
 
-static bool room_make(struct tiers *tiers, struct making *making);
+static bool room_make(struct tiers *tiers, struct eviction *eviction);
 
-/* For a file that leaves the place of making. only: the file's owner, who may have no more in the
+/* For a file that leaves the place of eviction. only: the file's owner, who may have no more in the
  * place below; or NULL. */
-static bool room_make_below(struct tiers *tiers, const struct making *making,
-			    enum memory_place place, const uid_t *only)
+static bool room_make_below(struct tiers *tiers, const struct eviction *eviction,
+			    enum memory_place place, const uid_t *only_owner)
 {
-	struct making below = *making;
+	struct eviction below = *eviction;
 
 	below.place = place;
-	below.wanted = making->wanted - making->freed;
-	below.freed = 0;
-	below.own = true;
-	below.only = only;
-	below.waits = false;
-	return volume_place_below(making->volume, place) < PLACES && room_make(tiers, &below);
+	below.bytes_wanted = eviction->bytes_wanted - eviction->bytes_freed;
+	below.bytes_freed = 0;
+	below.may_use_own_file = true;
+	below.only_owner = only_owner;
+	below.may_block = false;
+	return volume_place_below(eviction->volume, place) < PLACES && room_make(tiers, &below);
 }
 
 /* Up to most bytes go to the next slower place, or to the place behind if the next is full and
  * stays full, or the owner may have no more there. -ENOSPC: for files of other owners too. */
-static int victim_evict(struct tiers *tiers, struct making *making, struct inode *inode,
+static int victim_evict(struct tiers *tiers, struct eviction *eviction, struct inode *inode,
 			uint64_t most, uint64_t *moved)
 {
 	const struct volume *volume = file_volume(inode->file);
-	enum file_wait wait = making->waits ? FILE_MAY_WAIT : FILE_NO_WAIT;
-	enum memory_place to = making->place;
+	enum file_wait wait = eviction->may_block ? FILE_MAY_WAIT : FILE_NO_WAIT;
+	enum memory_place to = eviction->place;
 	struct inode_call call;
 	int rc = -ENOSPC;
 	bool limited = false;
 	uid_t uid = atomic_load(&inode->uid);
 
-	inode_call_init(&call, making->fs, inode, making->copier);
+	inode_call_init(&call, eviction->fs, inode, eviction->copier);
 	while ((rc == -ENOSPC || rc == -EDQUOT) && (to = volume_place_below(volume, to)) < PLACES) {
 		uint64_t part;
 
 		do {
-			rc = file_evict(inode->file, &call.call, making->place, to, wait,
+			rc = file_evict(inode->file, &call.call, eviction->place, to, wait,
 					most - *moved, &part);
 			*moved += part;
 			limited |= rc == -EDQUOT;
 		} while ((rc == -ENOSPC || rc == -EDQUOT) && *moved < most &&
-			 room_make_below(tiers, making, to, rc == -EDQUOT ? &uid : NULL));
+			 room_make_below(tiers, eviction, to, rc == -EDQUOT ? &uid : NULL));
 	}
 	return limited && rc == -ENOSPC ? -EDQUOT : rc;
 }
 
 /* -ENOSPC: all slower places are full. */
-static int victim_move(struct tiers *tiers, struct making *making, struct victim *victim)
+static int victim_move(struct tiers *tiers, struct eviction *eviction, struct victim *victim)
 {
-	struct inode *inode = inode_table_get(making->fs->inodes, victim->ino);
-	struct victims *victims = &tiers->victims[making->place];
-	uint64_t part = inode ? victim_part(making, victims, victim, inode) : 0, moved = 0;
+	struct inode *inode = inode_table_get(eviction->fs->inodes, victim->ino);
+	struct victims *victims = &tiers->victims[eviction->place];
+	uint64_t part = inode ? victim_part(eviction, victims, victim, inode) : 0, moved = 0;
 	int rc = 0;
 
 	if (part) {
 		struct observed_work work;
 
-		observe_work_begin(making->fs, &work);
-		rc = victim_evict(tiers, making, inode, part, &moved);
-		observe_work_end(making->fs, &work, "evict", inode);
-		making->full |= rc == -ENOSPC;
+		observe_work_begin(eviction->fs, &work);
+		rc = victim_evict(tiers, eviction, inode, part, &moved);
+		observe_work_end(eviction->fs, &work, "evict", inode);
+		eviction->lower_places_full |= rc == -ENOSPC;
 		victims_note_moved(victims, victim->uid, moved);
-		making->freed += moved;
+		eviction->bytes_freed += moved;
 	}
 	if (inode)
-		inode_put(making->fs, inode, 1);
+		inode_put(eviction->fs, inode, 1);
 	return rc;
 }
 
-static void victims_move(struct tiers *tiers, struct making *making)
+static void victims_move(struct tiers *tiers, struct eviction *eviction)
 {
-	struct victims *victims = &tiers->victims[making->place];
+	struct victims *victims = &tiers->victims[eviction->place];
 
-	if (making->asking)
-		victims_count_user(victims, making->fs, atomic_load(&making->asking->inode->uid));
-	for (unsigned i = 0; i < victims->n && making->freed < making->wanted; i++)
-		if (victim_move(tiers, making, &victims->list[i]) == -ENOSPC)
+	if (eviction->requester)
+		victims_count_user(victims, eviction->fs,
+				   atomic_load(&eviction->requester->inode->uid));
+	for (unsigned i = 0; i < victims->n && eviction->bytes_freed < eviction->bytes_wanted; i++)
+		if (victim_move(tiers, eviction, &victims->list[i]) == -ENOSPC)
 			return;
 }
 
 /* tiers->lock is held. */
-static bool room_make(struct tiers *tiers, struct making *making)
+static bool room_make(struct tiers *tiers, struct eviction *eviction)
 {
-	struct victims *victims = &tiers->victims[making->place];
+	struct victims *victims = &tiers->victims[eviction->place];
 
-	if (victims_are_of(victims, making->volume))
-		victims_move(tiers, making);
-	if (!making->freed) {
-		victims_scan(victims, making->fs, making->volume, making->place);
-		making->full |= !victims->leased;
-		victims_move(tiers, making);
+	if (victims_are_of(victims, eviction->volume))
+		victims_move(tiers, eviction);
+	if (!eviction->bytes_freed) {
+		victims_scan(victims, eviction->fs, eviction->volume, eviction->place);
+		eviction->lower_places_full |= !victims->leased;
+		victims_move(tiers, eviction);
 	}
 	/* A long copy of one file must not hold up all threads that need room, if others can go. */
-	if (!making->freed) {
-		making->waits = true;
-		victims_move(tiers, making);
+	if (!eviction->bytes_freed) {
+		eviction->may_block = true;
+		victims_move(tiers, eviction);
 	}
-	if (!making->freed)
+	if (!eviction->bytes_freed)
 		return false;
 	atomic_fetch_add(&tiers->evictions, 1);
-	if (making->place == PLACE_GPU)
-		atomic_fetch_add(&tiers->evicted_bytes, making->freed);
+	if (eviction->place == PLACE_GPU)
+		atomic_fetch_add(&tiers->evicted_bytes, eviction->bytes_freed);
 	return true;
 }
 
 /* The files that could not leave before have lost leases meanwhile. */
 static bool room_make_again(void *context)
 {
-	struct making *making = context;
-	struct tiers *tiers = making->fs->tiers;
+	struct eviction *eviction = context;
+	struct tiers *tiers = eviction->fs->tiers;
 
 	scoped_lock(&tiers->lock);
-	making->waits = false;
-	return has_room(making->volume->pool, making->wanted) || room_make(tiers, making);
+	eviction->may_block = false;
+	return has_room(eviction->volume->pool, eviction->bytes_wanted) ||
+	       room_make(tiers, eviction);
 }
 
 /* False: nothing can leave. */
-static bool room_find(struct tiers *tiers, struct making *making)
+static bool room_find(struct tiers *tiers, struct eviction *eviction)
 {
-	struct inode_call *asking = making->asking;
-	struct pool *pool = volume_pool(making->volume, making->place);
+	struct inode_call *requester = eviction->requester;
+	struct pool *pool = volume_pool(eviction->volume, eviction->place);
 
 	scoped_lock(&tiers->lock);
 	uint64_t evictions = atomic_load(&tiers->evictions);
 
-	making->waits = false;
+	eviction->may_block = false;
 	/* Another thread may have made room since this thread asked last. */
-	bool made = (!making->only && asking->evictions_seen != evictions &&
-		     has_room(pool, making->wanted)) ||
-		    room_make(tiers, making);
+	bool made = (!eviction->only_owner && requester->evictions_seen != evictions &&
+		     has_room(pool, eviction->bytes_wanted)) ||
+		    room_make(tiers, eviction);
 
-	asking->evictions_seen = atomic_load(&tiers->evictions);
+	requester->evictions_seen = atomic_load(&tiers->evictions);
 	return made;
 }
 
 static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
-			   enum place_short why, uint64_t bytes, const struct file *but)
+			   enum place_short why, uint64_t bytes, const struct file *keep)
 {
-	struct inode_call *asking = owner;
-	uid_t uid = atomic_load(&asking->inode->uid);
-	struct tiers *tiers = asking->fs->tiers;
+	struct inode_call *requester = owner;
+	uid_t uid = atomic_load(&requester->inode->uid);
+	struct tiers *tiers = requester->fs->tiers;
 	uint64_t part = tier_room_part(volume);
-	struct making making = {
-	    .fs = asking->fs,
-	    .copier = asking->call.copier,
+	struct eviction eviction = {
+	    .fs = requester->fs,
+	    .copier = requester->call.copier,
 	    .volume = volume,
 	    .place = place,
-	    .asking = asking,
-	    .but = but,
-	    .own = place != PLACE_GPU,
-	    .only = why == PLACE_OWNER_LIMIT ? &uid : NULL,
-	    .wanted = bytes > part ? bytes : part,
+	    .requester = requester,
+	    .keep = keep,
+	    .may_use_own_file = place != PLACE_GPU,
+	    .only_owner = why == PLACE_OWNER_LIMIT ? &uid : NULL,
+	    .bytes_wanted = bytes > part ? bytes : part,
 	};
 
 	if (volume_place_below(volume, place) == PLACES)
 		return false;
-	if (room_find(tiers, &making))
+	if (room_find(tiers, &eviction))
 		return true;
-	if (making.own)
+	if (eviction.may_use_own_file)
 		return false;
 	/* Nothing is gained by files without leases if there is no place for them. */
-	if (!making.full &&
-	    tier_ask_and_wait(tiers, volume, making.wanted, room_make_again, &making))
+	if (!eviction.lower_places_full &&
+	    tier_ask_and_wait(tiers, volume, eviction.bytes_wanted, room_make_again, &eviction))
 		return true;
 	/* The front of a file that is written leaves for its end. */
-	making.own = true;
-	return room_find(tiers, &making);
+	eviction.may_use_own_file = true;
+	return room_find(tiers, &eviction);
 }
 
 bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
 {
-	struct making making = {
+	struct eviction eviction = {
 	    .fs = fs,
 	    .copier = worker_copier(fs),
 	    .volume = volume,
-	    .wanted = bytes,
+	    .bytes_wanted = bytes,
 	};
 
-	if (!making.copier)
+	if (!eviction.copier)
 		return false;
 	pthread_mutex_lock(&fs->tiers->lock);
-	bool made = room_make(fs->tiers, &making);
+	bool made = room_make(fs->tiers, &eviction);
 
 	pthread_mutex_unlock(&fs->tiers->lock);
 	if (!made)
