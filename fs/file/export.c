@@ -229,14 +229,9 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 
 void file_unlease(struct file *file, uint32_t leases)
 {
-	struct volume *volume = file_volume(file);
-
-	file_note_use(file, volume);
-	bool last = atomic_fetch_sub(&file->leases, leases) == leases;
-
+	file_note_use(file, file_volume(file));
+	atomic_fetch_sub(&file->leases, leases);
 	atomic_fetch_sub(&file->held, leases);
-	if (last)
-		atomic_fetch_add(&volume->unleased, 1);
 }
 
 void file_lease_loosen(struct file *file)

@@ -32,7 +32,6 @@ struct volume {
 	uint64_t max_chunk; /* the largest chunk to allocate: bytes, a multiple of CHUNK_ALIGN */
 	uint64_t root_ino;
 	_Atomic int64_t files;		/* regular files, including files without names */
-	_Atomic uint64_t unleased;	/* how often a file has lost its last lease */
 	_Atomic uint64_t moved[PLACES]; /* bytes of files that moved to each place */
 };
 

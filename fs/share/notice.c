@@ -191,7 +191,7 @@ void share_notified(struct share *share, uid_t uid, struct gpumem_notified *noti
 	*notified = found;
 }
 
-bool share_want_memory(void *pointer, const struct volume *volume, uint64_t bytes)
+void share_want_memory(void *pointer, const struct volume *volume, uint64_t bytes)
 {
 	struct share *share = pointer;
 	const struct gpumem_msg_notice notice = {
@@ -200,8 +200,7 @@ bool share_want_memory(void *pointer, const struct volume *volume, uint64_t byte
 	    .notice = &notice, .flag = GPUMEM_LISTEN_MEMORY, .last = UINT64_MAX};
 
 	if (!lease_list_sums(share->fs->leases, volume->index).leases)
-		return false;
+		return;
 	while (listeners_tell_some(share, &telling))
 		;
-	return telling.sent;
 }

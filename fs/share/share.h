@@ -76,9 +76,9 @@ bool share_drop_expired(struct fs *fs, struct inode *inode);
 int share_notify(struct share *share, uid_t uid, const struct inode *inode,
 		 struct gpumem_notify *notify);
 void share_notified(struct share *share, uid_t uid, struct gpumem_notified *notified);
-/* Tells the processes that asked for such notices that bytes of the volume's device are wanted.
- * False: no process was told, or no file of the volume is leased. For fs/tier. */
-bool share_want_memory(void *share, const struct volume *volume, uint64_t bytes);
+/* Tells the processes that asked for such notices that bytes of the volume's device are wanted, if
+ * a file of the volume is leased. For fs/tier. */
+void share_want_memory(void *share, const struct volume *volume, uint64_t bytes);
 
 /* The file of a lease, for GPUMEM_IOC_COPY: 0 with a reference, or -errno as common/protocol.h
  * says. */

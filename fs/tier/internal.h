@@ -11,20 +11,15 @@
 #include "fs/core/background.h"
 #include "fs/tier/victims.h"
 
-/* When processes are asked again for the memory of a volume, and how long after that. */
-struct tier_pause {
-	int64_t until, ms; /* clock_ms */
-};
-
 struct tiers {
 	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
 	struct victims victims[PLACES]; /* of files with memory in each place */
 	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
 	struct background balance;
 	pthread_mutex_t ask_lock; /* of all below; before the locks that ask takes */
-	bool (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */
+	void (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */
 	void *owner;
-	struct tier_pause pauses[BACKEND_DEVICES_MAX];
+	int64_t next_ask[BACKEND_DEVICES_MAX]; /* of each volume: not before (clock_ms) */
 };
 
 /* The least that leaves a full device at once. */
@@ -32,12 +27,8 @@ uint64_t tier_room_part(const struct volume *volume);
 /* Frees up to bytes of the device for other programs; false: no file can leave. */
 bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes);
 
-/* ask.c. Tells processes that map files that bytes of the volume's device are wanted. */
+/* ask.c. Tells processes that map files that bytes of the volume's device are wanted, unless they
+ * were told a moment ago. Does not wait for them. */
 void tier_ask(struct tiers *tiers, const struct volume *volume, uint64_t bytes);
-/* The same for a request, and waits until made gives true, but not for long: made is called each
- * time that a file of the volume has lost its last lease. Under no lock. At once false if no
- * process can be asked, or the last request asked in vain a short time ago. */
-bool tier_ask_and_wait(struct tiers *tiers, const struct volume *volume, uint64_t bytes,
-		       bool (*made)(void *context), void *context);
 
 #endif

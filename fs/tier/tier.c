@@ -178,18 +178,6 @@ static bool room_make(struct tiers *tiers, struct eviction *eviction)
 	return true;
 }
 
-/* The files that could not leave before have lost leases meanwhile. */
-static bool room_make_again(void *context)
-{
-	struct eviction *eviction = context;
-	struct tiers *tiers = eviction->fs->tiers;
-
-	scoped_lock(&tiers->lock);
-	eviction->may_block = false;
-	return has_room(eviction->volume->pool, eviction->bytes_wanted) ||
-	       room_make(tiers, eviction);
-}
-
 /* False: nothing can leave. */
 static bool room_find(struct tiers *tiers, struct eviction *eviction)
 {
@@ -235,9 +223,8 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	if (eviction.may_use_own_file)
 		return false;
 	/* Nothing is gained by files without leases if there is no place for them. */
-	if (!eviction.lower_places_full &&
-	    tier_ask_and_wait(tiers, volume, eviction.bytes_wanted, room_make_again, &eviction))
-		return true;
+	if (!eviction.lower_places_full)
+		tier_ask(tiers, volume, eviction.bytes_wanted);
 	/* The front of a file that is written leaves for its end. */
 	eviction.may_use_own_file = true;
 	return room_find(tiers, &eviction);

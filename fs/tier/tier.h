@@ -31,10 +31,10 @@ void tier_balance_close(struct fs *fs);
  * more files can leave, or -ENOTSUP if no memory can leave. Under no lock. */
 int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes);
 /* ask tells processes that bytes of a volume's device are wanted, when all files left there are
- * leased; false: no process. Called by any thread. NULL: no call of ask is running any more, and
- * none follows. Without a spill: no effect. */
+ * leased. Called by any thread. NULL: no call of ask is running any more, and none follows. Without
+ * a spill: no effect. */
 void tier_ask_by(struct fs *fs,
-		 bool (*ask)(void *owner, const struct volume *volume, uint64_t bytes),
+		 void (*ask)(void *owner, const struct volume *volume, uint64_t bytes),
 		 void *owner);
 struct tier_counters tier_counters(const struct fs *fs);
 
