@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "fs/core/background.h"
 #include "fs/tier/victims.h"
+#include "fs/tree/inode.h"
 
 struct tiers {
 	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
@@ -20,6 +21,22 @@ struct tiers {
 	void (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */
 	void *owner;
 	int64_t next_ask[BACKEND_DEVICES_MAX]; /* of each volume: not before (clock_ms) */
+};
+
+/* Why files leave, and which of them may. */
+struct eviction {
+	struct fs *fs;
+	struct copier *copier;
+	const struct volume *volume;
+	enum memory_place place;      /* where room is needed */
+	struct inode_call *requester; /* for the memory of this file; NULL: for other programs */
+	const struct file *keep;      /* stays */
+	const uid_t *only_owner;      /* files of this user leave, by priority; NULL: of all */
+	bool may_use_own_file;	      /* memory of the requester's file may leave, too */
+	bool may_block;		      /* for files that are in use */
+	bool found_busy;	      /* such files were passed over */
+	bool lower_places_full;	      /* files could not leave without their leases either */
+	uint64_t bytes_wanted, bytes_freed;
 };
 
 /* The least that leaves a full device at once. */

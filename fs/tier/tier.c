@@ -19,21 +19,6 @@
 #define ROOM_PART 64
 #define ROOM_MAX  (1ULL << 30)
 
-/* Why files leave, and which of them may. */
-struct eviction {
-	struct fs *fs;
-	struct copier *copier;
-	const struct volume *volume;
-	enum memory_place place;      /* where room is needed */
-	struct inode_call *requester; /* for the memory of this file; NULL: for other programs */
-	const struct file *keep;      /* stays */
-	const uid_t *only_owner;      /* files of this user leave, by priority; NULL: of all */
-	bool may_use_own_file;	      /* memory of the requester's file may leave, too */
-	bool may_block;		      /* for files that are in use */
-	bool lower_places_full;	      /* files could not leave without their leases either */
-	uint64_t bytes_wanted, bytes_freed;
-};
-
 uint64_t tier_room_part(const struct volume *volume)
 {
 	uint64_t part = volume->device->total / ROOM_PART;
@@ -51,27 +36,6 @@ static bool has_room(struct pool *pool, uint64_t bytes)
 	       available - (usage.chunk_bytes - usage.span_bytes) >= bytes;
 }
 
-/* The bytes of the file that may leave for the file that needs room: of the same user by the
- * priority, so that no user can hold a GPU by a number; of another user by the share. */
-static uint64_t victim_part(const struct eviction *eviction, const struct victims *victims,
-			    const struct victim *victim, struct inode *inode)
-{
-	const struct inode_call *requester = eviction->requester;
-	uint64_t more = eviction->bytes_wanted - eviction->bytes_freed, above;
-
-	if (inode->file == eviction->keep || file_used(inode->file) != victim->used ||
-	    (eviction->only_owner && victim->uid != *eviction->only_owner))
-		return 0;
-	if (!requester || eviction->only_owner)
-		return more;
-	if (inode == requester->inode)
-		return eviction->may_use_own_file ? more : 0;
-	if (victim->uid == atomic_load(&requester->inode->uid))
-		return victim->priority <= requester->call.attrs.priority ? more : 0;
-	above = victims_above_share(victims, victim->uid);
-	return above < more ? above : more;
-}
-
 static bool room_make(struct tiers *tiers, struct eviction *eviction);
 
 /* For a file that leaves the place of eviction. only: the file's owner, who may have no more in the
@@ -86,7 +50,7 @@ static bool room_make_below(struct tiers *tiers, const struct eviction *eviction
 	below.bytes_freed = 0;
 	below.may_use_own_file = true;
 	below.only_owner = only_owner;
-	below.may_block = false;
+	below.may_block = below.found_busy = false;
 	return volume_place_below(eviction->volume, place) < PLACES && room_make(tiers, &below);
 }
 
@@ -118,57 +82,74 @@ static int victim_evict(struct tiers *tiers, struct eviction *eviction, struct i
 	return limited && rc == -ENOSPC ? -EDQUOT : rc;
 }
 
-/* -ENOSPC: all slower places are full. */
-static int victim_move(struct tiers *tiers, struct eviction *eviction, struct victim *victim)
+/* -ENOSPC: all slower places are full. A file that was used since the scan stays. */
+static int victim_move(struct tiers *tiers, struct eviction *eviction, const struct victim *victim,
+		       uint64_t most)
 {
 	struct inode *inode = inode_table_get(eviction->fs->inodes, victim->ino);
 	struct victims *victims = &tiers->victims[eviction->place];
-	uint64_t part = inode ? victim_part(eviction, victims, victim, inode) : 0, moved = 0;
+	uint64_t moved = 0;
 	int rc = 0;
 
-	if (part) {
+	if (inode && file_used(inode->file) == victim->used) {
 		struct observed_work work;
 
 		observe_work_begin(eviction->fs, &work);
-		rc = victim_evict(tiers, eviction, inode, part, &moved);
+		rc = victim_evict(tiers, eviction, inode, most, &moved);
 		observe_work_end(eviction->fs, &work, "evict", inode);
-		eviction->lower_places_full |= rc == -ENOSPC;
 		victims_note_moved(victims, victim->uid, moved);
 		eviction->bytes_freed += moved;
 	}
+	if (rc == -ENOSPC || (rc == 0 && moved >= most))
+		victims_put_back(victims, victim);
+	eviction->found_busy |= rc == -EAGAIN;
 	if (inode)
 		inode_put(eviction->fs, inode, 1);
 	return rc;
 }
 
-static void victims_move(struct tiers *tiers, struct eviction *eviction)
+/* False: all slower places are full. */
+static bool victims_move(struct tiers *tiers, struct eviction *eviction)
 {
 	struct victims *victims = &tiers->victims[eviction->place];
+	const struct inode_call *requester = eviction->requester;
+	struct victim victim;
+	uint64_t most;
 
-	if (eviction->requester)
-		victims_count_user(victims, eviction->fs,
-				   atomic_load(&eviction->requester->inode->uid));
-	for (unsigned i = 0; i < victims->n && eviction->bytes_freed < eviction->bytes_wanted; i++)
-		if (victim_move(tiers, eviction, &victims->list[i]) == -ENOSPC)
-			return;
+	if (requester)
+		victims_count_user(victims, eviction->fs, atomic_load(&requester->inode->uid));
+	while (eviction->bytes_freed < eviction->bytes_wanted &&
+	       victims_take(victims, eviction, &victim, &most))
+		if (victim_move(tiers, eviction, &victim, most) == -ENOSPC) {
+			eviction->lower_places_full = true;
+			return false;
+		}
+	return true;
 }
 
-/* tiers->lock is held. */
-static bool room_make(struct tiers *tiers, struct eviction *eviction)
+/* Moves files after a scan: false if all slower places are full. */
+static bool victims_scan_and_move(struct tiers *tiers, struct eviction *eviction)
 {
 	struct victims *victims = &tiers->victims[eviction->place];
 
-	if (victims_are_of(victims, eviction->volume))
-		victims_move(tiers, eviction);
-	if (!eviction->bytes_freed) {
-		victims_scan(victims, eviction->fs, eviction->volume, eviction->place);
-		eviction->lower_places_full |= !victims->leased;
-		victims_move(tiers, eviction);
-	}
-	/* A long copy of one file must not hold up all threads that need room, if others can go. */
-	if (!eviction->bytes_freed) {
+	victims_scan(victims, eviction->fs, eviction->volume, eviction->place);
+	eviction->lower_places_full |= !victims->leased;
+	return victims_move(tiers, eviction);
+}
+
+/* tiers->lock is held. A long copy of one file must not hold up all threads that need room, if
+ * others can go, so files that are in use come last. */
+static bool room_make(struct tiers *tiers, struct eviction *eviction)
+{
+	bool go_on = true;
+
+	if (victims_are_of(&tiers->victims[eviction->place], eviction->volume))
+		go_on = victims_move(tiers, eviction);
+	if (go_on && !eviction->bytes_freed)
+		go_on = victims_scan_and_move(tiers, eviction);
+	if (go_on && !eviction->bytes_freed && eviction->found_busy) {
 		eviction->may_block = true;
-		victims_move(tiers, eviction);
+		victims_scan_and_move(tiers, eviction);
 	}
 	if (!eviction->bytes_freed)
 		return false;

@@ -11,22 +11,32 @@
 #include "fs/file/export.h"
 #include "fs/file/file.h"
 #include "fs/ledger/ledger.h"
+#include "fs/tier/internal.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/owner.h"
 
-struct tier_user {
+struct victim_user {
 	uid_t uid;
 	unsigned weight;
-	uint64_t bytes; /* in the place */
+	uint64_t bytes;	     /* in the place */
+	struct victim *list; /* the first to leave first */
+	unsigned n, capacity;
 	UT_hash_handle hh;
 };
 
-/* A user that finds no memory to be counted in has no share to protect. */
-static struct tier_user *user_get(struct victims *victims, const struct fs *fs, uid_t uid)
+static struct victim_user *user_find(const struct victims *victims, uid_t uid)
 {
-	struct tier_user *user;
+	struct victim_user *user;
 
 	HASH_FIND(hh, victims->users, &uid, sizeof(uid), user);
+	return user;
+}
+
+/* A user that finds no memory to be counted in has no share to protect. */
+static struct victim_user *user_get(struct victims *victims, const struct fs *fs, uid_t uid)
+{
+	struct victim_user *user = user_find(victims, uid);
+
 	if (user)
 		return user;
 	user = calloc(1, sizeof(*user));
@@ -52,20 +62,36 @@ static bool leaves_before(const struct victim *a, const struct victim *b)
 	return a->priority != b->priority ? a->priority < b->priority : a->used < b->used;
 }
 
-/* Keeps the list in order, and the first of all files if there are more than the list takes. */
-static void victim_add(struct victims *victims, const struct victim *victim)
+/* Most users have few files: the list grows with them. */
+static bool list_has_room(struct victim_user *user)
 {
-	unsigned at = victims->n;
+	if (user->n < user->capacity)
+		return true;
+	if (user->n == VICTIMS_MAX)
+		return false;
+	unsigned capacity = user->capacity ? user->capacity * 2 : 4;
+	struct victim *list = realloc(user->list, capacity * sizeof(*list));
 
-	if (at == VICTIMS_MAX && !leaves_before(victim, &victims->list[--at]))
+	if (!list)
+		return false;
+	user->list = list;
+	user->capacity = capacity;
+	return true;
+}
+
+/* Keeps the list in order, and the first of all files if there are more than the list takes. */
+static void victim_add(struct victim_user *user, const struct victim *victim)
+{
+	unsigned at = user->n;
+
+	if (list_has_room(user))
+		user->n++;
+	else if (!at || !leaves_before(victim, &user->list[--at]))
 		return;
-	while (at && leaves_before(victim, &victims->list[at - 1]))
+	while (at && leaves_before(victim, &user->list[at - 1]))
 		at--;
-	if (victims->n < VICTIMS_MAX)
-		victims->n++;
-	memmove(&victims->list[at + 1], &victims->list[at],
-		(victims->n - 1 - at) * sizeof(*victim));
-	victims->list[at] = *victim;
+	memmove(&user->list[at + 1], &user->list[at], (user->n - 1 - at) * sizeof(*victim));
+	user->list[at] = *victim;
 }
 
 /* Files that their owners may not have in a slower place would keep other files off the list. */
@@ -96,16 +122,17 @@ static void inode_consider(struct victims *victims, struct fs *fs, struct inode 
 
 	if (!bytes)
 		return;
-	struct tier_user *user = user_get(victims, fs, victim.uid);
+	struct victim_user *user = user_get(victims, fs, victim.uid);
 
-	if (user)
-		user->bytes += bytes;
+	if (!user)
+		return;
+	user->bytes += bytes;
 	if (!may_be_below(fs, file_volume(inode->file), victims->place, victim.uid, bytes))
 		return;
 	if (file_leases(inode->file))
 		victims->leased = true;
 	else
-		victim_add(victims, &victim);
+		victim_add(user, &victim);
 }
 
 /* Other programs and the limits of the mount make the device smaller. */
@@ -142,38 +169,118 @@ bool victims_are_of(const struct victims *victims, const struct volume *volume)
 	return victims->filled && (!victims->volume || victims->volume == volume);
 }
 
-uint64_t victims_above_share(const struct victims *victims, uid_t uid)
+static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user)
 {
-	struct tier_user *user;
-
-	HASH_FIND(hh, victims->users, &uid, sizeof(uid), user);
-	if (!user)
-		return UINT64_MAX;
 	uint64_t share = victims->shared * user->weight / victims->weights;
 
 	return user->bytes > share ? user->bytes - share : 0;
 }
 
+/* The bytes of a user that may leave for the file that needs room: of the same user by the
+ * priorities of files, so that no user can hold a GPU by a number; of another user by the share. */
+static uint64_t user_part(const struct victims *victims, const struct victim_user *user,
+			  const struct eviction *eviction)
+{
+	const struct inode_call *requester = eviction->requester;
+
+	if (eviction->only_owner)
+		return user->uid == *eviction->only_owner ? UINT64_MAX : 0;
+	if (!requester || user->uid == atomic_load(&requester->inode->uid))
+		return UINT64_MAX;
+	return bytes_above_share(victims, user);
+}
+
+static bool victim_may_leave(const struct victim *victim, const struct eviction *eviction)
+{
+	const struct inode_call *requester = eviction->requester;
+
+	if (!requester)
+		return true;
+	if (victim->ino == requester->inode->ino)
+		return eviction->may_use_own_file && !eviction->keep;
+	return eviction->only_owner || victim->uid != atomic_load(&requester->inode->uid) ||
+	       victim->priority <= requester->call.attrs.priority;
+}
+
+/* The user's file to leave first, or NULL. */
+static struct victim *user_victim(const struct victim_user *user, const struct eviction *eviction)
+{
+	for (unsigned i = 0; i < user->n; i++)
+		if (victim_may_leave(&user->list[i], eviction))
+			return &user->list[i];
+	return NULL;
+}
+
+/* A file that may leave, before it is known to be the first. */
+struct candidate {
+	struct victim_user *user;
+	struct victim *victim;
+	uint64_t above; /* the user's bytes above the share */
+};
+
+static bool candidate_is_first(const struct candidate *candidate, const struct candidate *best)
+{
+	if (!best->victim || candidate->above != best->above)
+		return !best->victim || candidate->above > best->above;
+	return leaves_before(candidate->victim, best->victim);
+}
+
+bool victims_take(struct victims *victims, const struct eviction *eviction, struct victim *victim,
+		  uint64_t *most)
+{
+	uint64_t more = eviction->bytes_wanted - eviction->bytes_freed, part;
+	struct candidate best = {0};
+	struct victim_user *user, *next;
+
+	HASH_ITER (hh, victims->users, user, next) {
+		struct candidate candidate = {.user = user};
+
+		if (!user_part(victims, user, eviction))
+			continue;
+		candidate.victim = user_victim(user, eviction);
+		candidate.above = bytes_above_share(victims, user);
+		if (candidate.victim && candidate_is_first(&candidate, &best))
+			best = candidate;
+	}
+	if (!best.victim)
+		return false;
+	*victim = *best.victim;
+	part = user_part(victims, best.user, eviction);
+	*most = part < more ? part : more;
+	user = best.user;
+	user->n--;
+	memmove(best.victim, best.victim + 1,
+		(size_t)(&user->list[user->n] - best.victim) * sizeof(*victim));
+	return true;
+}
+
+void victims_put_back(struct victims *victims, const struct victim *victim)
+{
+	struct victim_user *user = user_find(victims, victim->uid);
+
+	if (user)
+		victim_add(user, victim);
+}
+
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes)
 {
-	struct tier_user *user;
+	struct victim_user *user = user_find(victims, uid);
 
-	HASH_FIND(hh, victims->users, &uid, sizeof(uid), user);
 	if (user)
 		user->bytes -= bytes < user->bytes ? bytes : user->bytes;
 }
 
 void victims_free(struct victims *victims)
 {
-	struct tier_user *user, *next;
+	struct victim_user *user, *next;
 
 	HASH_ITER (hh, victims->users, user, next) {
 		HASH_DEL(victims->users, user);
+		free(user->list);
 		free(user);
 	}
 	victims->users = NULL;
 	victims->filled = false;
 	victims->leased = false;
-	victims->n = 0;
 	victims->weights = 0;
 }

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The files that may leave a place, the first to go first, and how much of the place each user
- * has. */
+/* The files that may leave a place: of each user the first to go first, and how much of the place
+ * the user has. */
 #ifndef FS_TIER_VICTIMS_H
 #define FS_TIER_VICTIMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "backend/backend.h"
 
-/* A scan of all inodes finds this many files, so that most calls that make room need no scan. */
+/* A scan of all inodes finds this many files of each user, so that most calls that make room need
+ * no scan. */
 #define VICTIMS_MAX 256
 
+struct eviction;
 struct fs;
-struct tier_user;
+struct victim_user;
 struct volume;
 
 struct victim {
-	uint64_t ino; /* 0: gone from the list */
+	uint64_t ino;
 	uid_t uid;
 	uint8_t priority;
 	uint32_t used; /* file_used at the time of the scan */
@@ -29,12 +32,10 @@ struct victims {
 	bool filled;
 	enum memory_place place;
 	const struct volume *volume; /* the device's; NULL: all volumes, which share the place */
-	struct victim list[VICTIMS_MAX];
-	unsigned n;
-	struct tier_user *users; /* with memory in the place, or asking for some */
-	uint64_t weights;	 /* of these, together */
-	bool leased;		 /* a file is not on the list for its leases alone */
-	uint64_t shared;	 /* memory of the place that files of the mount can have */
+	struct victim_user *users;   /* with memory in the place, or asking for some */
+	uint64_t weights;	     /* of these, together */
+	bool leased;		     /* a file is not on the list for its leases alone */
+	uint64_t shared;	     /* memory of the place that files of the mount can have */
 };
 
 /* Replaces the list by the files without a lease that have memory in the place: on the volume's
@@ -45,8 +46,13 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 bool victims_are_of(const struct victims *victims, const struct volume *volume);
 /* A user that asks for memory has a share too, until the next scan. */
 void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid);
-/* The bytes of the place that a user has beyond the user's share by weight (-o shares=). */
-uint64_t victims_above_share(const struct victims *victims, uid_t uid);
+/* Takes the file that leaves next for the eviction from the list, and sets *most to the bytes that
+ * may leave at most. Users with more than their share (-o shares=) come first, by what lies above
+ * the share. false: no further file may leave. */
+bool victims_take(struct victims *victims, const struct eviction *eviction, struct victim *victim,
+		  uint64_t *most);
+/* Puts a file that has not left as a whole back on the list. */
+void victims_put_back(struct victims *victims, const struct victim *victim);
 /* bytes of the user's files left the place. */
 void victims_note_moved(struct victims *victims, uid_t uid, uint64_t bytes);
 void victims_free(struct victims *victims);

@@ -320,6 +320,54 @@ START_TEST(newcomers_have_a_share)
 }
 END_TEST
 
+/* Files of Bob, who has less than his share, that were unused for longer than all of Alice's. */
+static void crowd(unsigned files)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < files; i++) {
+		snprintf(name, sizeof(name), "s%u", i);
+		struct inode *inode = made(0, name, BOB);
+
+		ck_assert_int_eq(write_to(inode, data, 4096, 0), 4096);
+		atomic_store(&inode->file->used, 1);
+	}
+}
+
+static void alices_oldest_leaves(void)
+{
+	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4), *c;
+
+	ck_assert(!has_left(a) && !has_left(b));
+	c = filled("c", ALICE, 5);
+	ck_assert(has_left(a) && !has_left(b) && !has_left(c));
+	lease(c);
+	lease(a);
+	ck_assert(has_left(b) && !has_left(a) && !has_left(c));
+	ck_assert_uint_eq(ledger_count(&fixture, BOB, LEDGER_SPILL_HOST), 0);
+	file_lease_end(a->file, FILE_LEASE_HOLDS);
+	file_lease_end(c->file, FILE_LEASE_HOLDS);
+}
+
+START_TEST(many_files_of_another_user)
+{
+	fixture_down();
+	open_with("backend=host,host_gpus=1,host_size=60M,spill=host:120M,user_spill=100%");
+	crowd(300);
+	alices_oldest_leaves();
+}
+END_TEST
+
+START_TEST(a_multitude_of_files_of_another_user)
+{
+	fixture_down();
+	open_with("backend=host,host_gpus=1,host_size=448M,spill=host:120M,user_spill=100%,"
+		  "shares=1002=9");
+	crowd(100000);
+	alices_oldest_leaves();
+}
+END_TEST
+
 START_TEST(only_this_gpu)
 {
 	struct inode *other = made(1, "other", ALICE);
@@ -655,6 +703,8 @@ int main(void)
 	tcase_add_test(tests, other_users_keep_their_share);
 	tcase_add_test(tests, shares_have_weights);
 	tcase_add_test(tests, newcomers_have_a_share);
+	tcase_add_test(tests, many_files_of_another_user);
+	tcase_add_test(tests, a_multitude_of_files_of_another_user);
 	tcase_add_test(tests, only_this_gpu);
 	tcase_add_test(tests, both_places_full);
 	tcase_add_test(tests, users_have_a_part_of_the_spill);
