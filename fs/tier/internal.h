@@ -9,26 +9,45 @@
 
 #include "backend/backend.h"
 #include "fs/core/background.h"
+#include "fs/file/volume.h"
 #include "fs/tier/victims.h"
 #include "fs/tree/inode.h"
 
+/* A place that can be full: a GPU, or the system memory that all GPUs share. */
+struct tier {
+	/* Of each slower place: one thread at a time moves files there. Under no other lock. */
+	pthread_mutex_t turns[PLACES];
+	pthread_mutex_t lock; /* of victims; before the locks of files and inodes */
+	struct victims victims;
+	_Atomic uint64_t departures; /* how often memory of a file has left */
+};
+
 struct tiers {
-	pthread_mutex_t lock; /* one thread makes room at a time; before all locks of files */
-	struct victims victims[PLACES]; /* of files with memory in each place */
+	struct tier host;
 	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
 	struct background balance;
 	pthread_mutex_t ask_lock; /* of all below; before the locks that ask takes */
 	void (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */
 	void *owner;
 	int64_t next_ask[BACKEND_DEVICES_MAX]; /* of each volume: not before (clock_ms) */
+	unsigned n_gpus;
+	struct tier gpus[]; /* of each volume */
 };
+
+/* Of a place that files can leave. */
+static inline struct tier *tier_of(struct tiers *tiers, const struct volume *volume,
+				   enum memory_place place)
+{
+	return place == PLACE_GPU ? &tiers->gpus[volume->index] : &tiers->host;
+}
 
 /* Why files leave, and which of them may. */
 struct eviction {
 	struct fs *fs;
 	struct copier *copier;
 	const struct volume *volume;
-	enum memory_place place;      /* where room is needed */
+	struct tier *tier;	      /* where room is needed */
+	enum memory_place place;      /* of the tier */
 	struct inode_call *requester; /* for the memory of this file; NULL: for other programs */
 	const struct file *keep;      /* stays */
 	const uid_t *only_owner;      /* files of this user leave, by priority; NULL: of all */
@@ -36,8 +55,17 @@ struct eviction {
 	bool may_block;		      /* for files that are in use */
 	bool found_busy;	      /* such files were passed over */
 	bool lower_places_full;	      /* files could not leave without their leases either */
+	bool is_served;		      /* other threads have made the room */
 	uint64_t bytes_wanted, bytes_freed;
+	uint64_t departures_seen; /* of the tier, when this thread looked last */
+	uint64_t scan_seen;	  /* of the tier's victims */
 };
+
+/* evict.c. Makes room for the eviction: true if memory was freed, by this thread or others. Under
+ * no lock. */
+bool room_make(struct tiers *tiers, struct eviction *eviction);
+/* The memory of the requester's own file leaves, from the front on. */
+bool own_file_leave(struct tiers *tiers, struct eviction *eviction);
 
 /* The least that leaves a full device at once. */
 uint64_t tier_room_part(const struct volume *volume);

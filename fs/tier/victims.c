@@ -154,7 +154,7 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 	uint32_t slot = 0;
 
 	victims_free(victims);
-	victims->filled = true;
+	victims->scans++;
 	victims->place = place;
 	victims->volume = place == PLACE_GPU ? volume : NULL;
 	victims->shared = shared_bytes(fs, volume, place);
@@ -162,11 +162,6 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 		inode_consider(victims, fs, inode);
 		inode_put(fs, inode, 1);
 	}
-}
-
-bool victims_are_of(const struct victims *victims, const struct volume *volume)
-{
-	return victims->filled && (!victims->volume || victims->volume == volume);
 }
 
 static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user)
@@ -215,20 +210,20 @@ static struct victim *user_victim(const struct victim_user *user, const struct e
 struct candidate {
 	struct victim_user *user;
 	struct victim *victim;
-	uint64_t above; /* the user's bytes above the share */
+	uint64_t excess; /* the user's bytes above the share */
 };
 
 static bool candidate_is_first(const struct candidate *candidate, const struct candidate *best)
 {
-	if (!best->victim || candidate->above != best->above)
-		return !best->victim || candidate->above > best->above;
+	if (!best->victim || candidate->excess != best->excess)
+		return !best->victim || candidate->excess > best->excess;
 	return leaves_before(candidate->victim, best->victim);
 }
 
 bool victims_take(struct victims *victims, const struct eviction *eviction, struct victim *victim,
-		  uint64_t *most)
+		  uint64_t *max_bytes)
 {
-	uint64_t more = eviction->bytes_wanted - eviction->bytes_freed, part;
+	uint64_t missing = eviction->bytes_wanted - eviction->bytes_freed, part;
 	struct candidate best = {0};
 	struct victim_user *user, *next;
 
@@ -238,7 +233,7 @@ bool victims_take(struct victims *victims, const struct eviction *eviction, stru
 		if (!user_part(victims, user, eviction))
 			continue;
 		candidate.victim = user_victim(user, eviction);
-		candidate.above = bytes_above_share(victims, user);
+		candidate.excess = bytes_above_share(victims, user);
 		if (candidate.victim && candidate_is_first(&candidate, &best))
 			best = candidate;
 	}
@@ -246,7 +241,7 @@ bool victims_take(struct victims *victims, const struct eviction *eviction, stru
 		return false;
 	*victim = *best.victim;
 	part = user_part(victims, best.user, eviction);
-	*most = part < more ? part : more;
+	*max_bytes = part < missing ? part : missing;
 	user = best.user;
 	user->n--;
 	memmove(best.victim, best.victim + 1,
@@ -280,7 +275,6 @@ void victims_free(struct victims *victims)
 		free(user);
 	}
 	victims->users = NULL;
-	victims->filled = false;
 	victims->leased = false;
 	victims->weights = 0;
 }

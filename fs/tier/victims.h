@@ -29,7 +29,7 @@ struct victim {
 
 /* Zeroed memory is an empty list. */
 struct victims {
-	bool filled;
+	uint64_t scans;
 	enum memory_place place;
 	const struct volume *volume; /* the device's; NULL: all volumes, which share the place */
 	struct victim_user *users;   /* with memory in the place, or asking for some */
@@ -42,15 +42,13 @@ struct victims {
  * device, or in system memory. Their owners have room in a slower place. */
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
 		  enum memory_place place);
-/* Whether the list is of the volume's device, or of the place that the volume shares. */
-bool victims_are_of(const struct victims *victims, const struct volume *volume);
 /* A user that asks for memory has a share too, until the next scan. */
 void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid);
-/* Takes the file that leaves next for the eviction from the list, and sets *most to the bytes that
- * may leave at most. Users with more than their share (-o shares=) come first, by what lies above
- * the share. false: no further file may leave. */
+/* Takes the file that leaves next for the eviction from the list, and sets *max_bytes to the bytes
+ * that may leave at most. Users with more than their share (-o shares=) come first, by what lies
+ * above the share. false: no further file may leave. */
 bool victims_take(struct victims *victims, const struct eviction *eviction, struct victim *victim,
-		  uint64_t *most);
+		  uint64_t *max_bytes);
 /* Puts a file that has not left as a whole back on the list. */
 void victims_put_back(struct victims *victims, const struct victim *victim);
 /* bytes of the user's files left the place. */
