@@ -13,11 +13,16 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 
+/* What an allocation may take: see pool_alloc_exchange. */
+enum pool_right { POOL_ORDINARY, POOL_EXCHANGE };
+
 struct pool {
 	struct device *device;
 	enum memory_place place;
-	struct pool_budget *budget; /* or NULL */
-	struct stock *stock;	    /* or NULL */
+	struct pool_budget *budget;		   /* or NULL */
+	struct stock *stock;			   /* or NULL */
+	const struct pool_budget *lenders[PLACES]; /* or NULL */
+	_Atomic uint64_t owed;			   /* pool_owe */
 	struct pool_watch watch;
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
@@ -62,6 +67,11 @@ static bool spare_release(struct pool *pool)
 	return spare;
 }
 
+static uint64_t subtract_saturated(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 static int counter_raise(_Atomic uint64_t *counter, uint64_t bytes, uint64_t limit)
 {
 	uint64_t held = atomic_load(counter);
@@ -73,25 +83,66 @@ static int counter_raise(_Atomic uint64_t *counter, uint64_t bytes, uint64_t lim
 	return 0;
 }
 
-static int bytes_reserve(struct pool *pool, uint64_t bytes)
+uint64_t budget_overdraft(const struct pool_budget *budget)
+{
+	uint64_t taken =
+	    subtract_saturated(atomic_load(&budget->held), budget->size - budget->spare);
+
+	return taken < budget->spare ? taken : budget->spare;
+}
+
+uint64_t pool_lent(const struct pool *pool)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned place = 0; place < PLACES; place++)
+		bytes += pool->lenders[place] ? budget_overdraft(pool->lenders[place]) : 0;
+	return bytes;
+}
+
+uint64_t pool_owed(const struct pool *pool)
+{
+	uint64_t owed = atomic_load_explicit(&pool->owed, memory_order_relaxed);
+	uint64_t lent = owed ? pool_lent(pool) : 0;
+
+	return lent < owed ? lent : owed;
+}
+
+void pool_owe(struct pool *pool, uint64_t bytes)
+{
+	atomic_store(&pool->owed, bytes);
+}
+
+void pool_set_lenders(struct pool *pool, const struct pool_budget *host,
+		      const struct pool_budget *disk)
+{
+	pool->lenders[PLACE_HOST] = host;
+	pool->lenders[PLACE_DISK] = disk;
+}
+
+static int bytes_reserve(struct pool *pool, uint64_t bytes, enum pool_right right)
 {
 	struct pool_budget *budget = pool->budget;
-	int rc = counter_raise(&pool->chunk_bytes, bytes, atomic_load(&pool->limit_size));
+	uint64_t owed = right == POOL_EXCHANGE ? 0 : pool_owed(pool);
+	uint64_t spare = right == POOL_EXCHANGE || !budget ? 0 : budget->spare;
+	int rc = counter_raise(&pool->chunk_bytes, bytes,
+			       subtract_saturated(atomic_load(&pool->limit_size), owed));
 
 	if (rc < 0 || !budget)
 		return rc;
-	rc = counter_raise(&budget->held, bytes, budget->size);
+	rc = counter_raise(&budget->held, bytes, budget->size - spare);
 	if (rc < 0)
 		atomic_fetch_sub(&pool->chunk_bytes, bytes);
 	return rc;
 }
 
 /* grow held. */
-static int reserve_check(struct pool *pool, uint64_t bytes)
+static int reserve_check(struct pool *pool, uint64_t bytes, enum pool_right right)
 {
 	uint64_t reserve = atomic_load(&pool->limit_reserve);
 	struct device_memory memory;
 
+	reserve += right == POOL_EXCHANGE ? 0 : pool_owed(pool);
 	if (!reserve || pool->place != PLACE_GPU)
 		return 0;
 	int rc = device_memory(pool->device, &memory);
@@ -116,13 +167,14 @@ static int chunk_make(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 }
 
 /* grow held. */
-static int chunk_make_within_reserve(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+static int chunk_make_within_reserve(struct pool *pool, uint64_t bytes, enum pool_right right,
+				     struct chunk **chunk)
 {
-	int rc = bytes_reserve(pool, bytes);
+	int rc = bytes_reserve(pool, bytes, right);
 
 	if (rc < 0)
 		return rc;
-	rc = reserve_check(pool, bytes);
+	rc = reserve_check(pool, bytes, right);
 	if (rc == 0)
 		rc = chunk_make(pool, bytes, chunk);
 	if (rc < 0) {
@@ -158,23 +210,24 @@ void pool_free_announced(struct pool *pool)
 }
 
 /* grow held. */
-static int chunk_alloc(struct pool *pool, uint64_t bytes, struct chunk **chunk)
+static int chunk_alloc(struct pool *pool, uint64_t bytes, enum pool_right right,
+		       struct chunk **chunk)
 {
-	int rc = chunk_make_within_reserve(pool, bytes, chunk);
+	int rc = chunk_make_within_reserve(pool, bytes, right, chunk);
 
 	if (rc == -ENOSPC && frees_wait(pool))
-		rc = chunk_make_within_reserve(pool, bytes, chunk);
+		rc = chunk_make_within_reserve(pool, bytes, right, chunk);
 	if (rc == -ENOSPC && spare_release(pool))
-		rc = chunk_make_within_reserve(pool, bytes, chunk);
+		rc = chunk_make_within_reserve(pool, bytes, right, chunk);
 	return rc;
 }
 
-static int whole_alloc(struct pool *pool, uint64_t bytes, struct span *span)
+static int whole_alloc(struct pool *pool, uint64_t bytes, enum pool_right right, struct span *span)
 {
 	struct chunk *chunk;
 
 	scoped_lock(&pool->grow);
-	int rc = chunk_alloc(pool, bytes, &chunk);
+	int rc = chunk_alloc(pool, bytes, right, &chunk);
 	if (rc < 0)
 		return rc;
 	*span = (struct span){.chunk = chunk, .offset = 0, .bytes = bytes};
@@ -193,10 +246,10 @@ static int block_alloc_free(struct pool *pool, uint64_t bytes, struct span *span
 }
 
 /* grow held. */
-static int shared_add(struct pool *pool, uint64_t bytes, struct span *span)
+static int shared_add(struct pool *pool, uint64_t bytes, enum pool_right right, struct span *span)
 {
 	struct chunk *chunk = NULL;
-	int rc = chunk_alloc(pool, BUDDY_BYTES, &chunk);
+	int rc = chunk_alloc(pool, BUDDY_BYTES, right, &chunk);
 
 	if (rc < 0)
 		return rc;
@@ -206,7 +259,7 @@ static int shared_add(struct pool *pool, uint64_t bytes, struct span *span)
 	return rc;
 }
 
-static int block_alloc(struct pool *pool, uint64_t bytes, struct span *span)
+static int block_alloc(struct pool *pool, uint64_t bytes, enum pool_right right, struct span *span)
 {
 	if (block_alloc_free(pool, bytes, span) == 0)
 		return 0;
@@ -214,7 +267,7 @@ static int block_alloc(struct pool *pool, uint64_t bytes, struct span *span)
 	if (block_alloc_free(pool, bytes, span) ==
 	    0) /* another thread added a chunk while this thread waited */
 		return 0;
-	int rc = shared_add(pool, bytes, span);
+	int rc = shared_add(pool, bytes, right, span);
 
 	if (rc == -ENOSPC && blocks_drain_end(&pool->blocks))
 		rc = block_alloc_free(pool, bytes, span);
@@ -234,8 +287,8 @@ static bool is_size(uint64_t bytes)
 	return bytes && bytes % (bytes < CHUNK_ALIGN ? POOL_BLOCK_MIN : CHUNK_ALIGN) == 0;
 }
 
-int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
-	       struct span *span)
+static int span_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, enum pool_right right,
+		      struct copier *copier, struct span *span)
 {
 	struct span taken;
 	int rc;
@@ -245,8 +298,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 		return -EINVAL;
 	if (atomic_load(&pool->device->failed))
 		return -EIO;
-	rc = bytes < CHUNK_ALIGN ? block_alloc(pool, bytes, &taken)
-				 : whole_alloc(pool, bytes, &taken);
+	rc = bytes < CHUNK_ALIGN ? block_alloc(pool, bytes, right, &taken)
+				 : whole_alloc(pool, bytes, right, &taken);
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, bytes);
@@ -260,6 +313,18 @@ int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct co
 	}
 	*span = taken;
 	return 0;
+}
+
+int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
+	       struct span *span)
+{
+	return span_alloc(pool, bytes, fill, POOL_ORDINARY, copier, span);
+}
+
+int pool_alloc_exchange(struct pool *pool, uint64_t bytes, enum pool_fill fill,
+			struct copier *copier, struct span *span)
+{
+	return span_alloc(pool, bytes, fill, POOL_EXCHANGE, copier, span);
 }
 
 void pool_free_span(struct pool *pool, const struct span *span)
@@ -442,11 +507,6 @@ struct pool_usage pool_usage(struct pool *pool)
 	};
 }
 
-static uint64_t subtract_saturated(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 /* System memory is bounded by the budget alone. */
 static int place_memory(const struct pool *pool, struct device_memory *memory)
 {
@@ -468,13 +528,14 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 
 	if (rc < 0)
 		return rc;
-	uint64_t driver = subtract_saturated(memory.free, limits.reserve);
-	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes);
+	uint64_t owed = pool_owed(pool);
+	uint64_t driver = subtract_saturated(memory.free, limits.reserve + owed);
+	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes + owed);
 	uint64_t more = driver < limit ? driver : limit;
 
 	if (pool->budget) {
-		uint64_t left =
-		    subtract_saturated(pool->budget->size, atomic_load(&pool->budget->held));
+		uint64_t left = subtract_saturated(pool->budget->size - pool->budget->spare,
+						   atomic_load(&pool->budget->held));
 
 		more = more < left ? more : left;
 	}

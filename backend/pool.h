@@ -38,6 +38,7 @@ struct pool_watch {
 /* Bytes of chunks that several pools may hold together. */
 struct pool_budget {
 	uint64_t size;
+	uint64_t spare;		  /* of the size: for pool_alloc_exchange alone */
 	_Atomic uint64_t held;	  /* by the pools */
 	_Atomic uint64_t stocked; /* by their stocks: gives way to held */
 };
@@ -63,6 +64,25 @@ int pool_available(struct pool *pool, uint64_t *bytes);
  * so. -ENOSPC: the device or the limit is full. Thread-safe. */
 int pool_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, struct copier *copier,
 	       struct span *span);
+
+/* Exchanges: memory of a file comes to a full device while memory of other files leaves. Both may
+ * take what no other allocation may: the spare of the budget, and on the device as much as the
+ * memory that left has taken of the spare. So a device gives the room that an exchange has made to
+ * no other file, and the spare is there again for the next exchange. pool_alloc_exchange: as
+ * pool_alloc. */
+int pool_alloc_exchange(struct pool *pool, uint64_t bytes, enum pool_fill fill,
+			struct copier *copier, struct span *span);
+/* The part of the spare that is taken. */
+uint64_t budget_overdraft(const struct pool_budget *budget);
+/* Before the first allocation: a device's pool and the budgets for memory that leaves the device.
+ */
+void pool_set_lenders(struct pool *pool, const struct pool_budget *host,
+		      const struct pool_budget *disk);
+/* Keeps at most bytes of the device free, as long as so much of the lenders' spares is taken. */
+void pool_owe(struct pool *pool, uint64_t bytes);
+/* The bytes that are kept free now, and the taken part of the lenders' spares. */
+uint64_t pool_owed(const struct pool *pool);
+uint64_t pool_lent(const struct pool *pool);
 
 /* Frees a span of pool_alloc, or part of a span in a shared chunk, with offset and size multiples
  * of POOL_BLOCK_MIN. No copy may use the memory. The memory of a whole chunk goes back to the

@@ -776,6 +776,52 @@ START_TEST(shared_budget)
 }
 END_TEST
 
+/* The spare of a budget is for exchanges alone, and what is taken of the spare stays free on the
+ * device that owes it. */
+START_TEST(spare_is_for_exchanges)
+{
+	struct backend_config config = {
+	    .kind = BACKEND_HOST, .host_bytes = 16 * MIB, .host_gpus = 1};
+	struct pool_budget budget = {.size = 12 * MIB, .spare = 4 * MIB}, none = {0};
+	struct backend *backend;
+	struct pool *device, *host;
+	struct span full, away, spare, back;
+	uint64_t available;
+
+	ck_assert_int_eq(backend_open(&config, &backend), 0);
+	ck_assert_int_eq(pool_new(backend->devices[0], PLACE_GPU, &no_limits, &device), 0);
+	ck_assert_int_eq(pool_new(backend->devices[0], PLACE_HOST, &no_limits, &host), 0);
+	ck_assert_int_eq(pool_set_budget(host, &budget, 0), 0);
+	pool_set_lenders(device, &budget, &none);
+	pool_owe(device, UINT64_MAX);
+	ck_assert_int_eq(pool_available(host, &available), 0);
+	ck_assert_uint_eq(available, 8 * MIB);
+	ck_assert_int_eq(pool_alloc(host, 8 * MIB, POOL_UNDEFINED, NULL, &away), 0);
+	ck_assert_int_eq(pool_alloc(host, 2 * MIB, POOL_UNDEFINED, NULL, &spare), -ENOSPC);
+	ck_assert_uint_eq(pool_owed(device), 0);
+	ck_assert_int_eq(pool_alloc(device, 12 * MIB, POOL_UNDEFINED, NULL, &full), 0);
+	ck_assert_int_eq(pool_alloc_exchange(host, 4 * MIB, POOL_UNDEFINED, NULL, &spare), 0);
+	ck_assert_uint_eq(pool_owed(device), 4 * MIB);
+	ck_assert_int_eq(pool_available(device, &available), 0);
+	ck_assert_uint_eq(available, 0);
+	ck_assert_int_eq(pool_alloc(device, 2 * MIB, POOL_UNDEFINED, NULL, &back), -ENOSPC);
+	ck_assert_int_eq(pool_alloc_exchange(device, 2 * MIB, POOL_UNDEFINED, NULL, &back), 0);
+	pool_free_span(device, &back);
+	pool_owe(device, 2 * MIB);
+	ck_assert_int_eq(pool_alloc(device, 2 * MIB, POOL_UNDEFINED, NULL, &back), 0);
+	pool_free_span(host, &away);
+	ck_assert_uint_eq(pool_owed(device), 0);
+	ck_assert_int_eq(pool_alloc(device, 2 * MIB, POOL_UNDEFINED, NULL, &away), 0);
+	pool_free_span(device, &away);
+	pool_free_span(device, &back);
+	pool_free_span(device, &full);
+	pool_free_span(host, &spare);
+	pool_free(device);
+	pool_free(host);
+	backend_close(backend);
+}
+END_TEST
+
 static int news;
 
 static int counted_chunk_new(struct device *device, enum memory_place place, uint64_t bytes,
@@ -883,6 +929,7 @@ int main(void)
 	tcase_add_test(tcase, a_lost_spare_chunk_is_freed);
 	tcase_add_test(tcase, large_memory_is_there_for_the_next);
 	tcase_add_test(tcase, shared_budget);
+	tcase_add_test(tcase, spare_is_for_exchanges);
 	tcase_add_test(tcase, stock_of_chunks);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, threads_at_the_size_limit);
