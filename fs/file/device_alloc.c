@@ -32,11 +32,13 @@ struct allocation allocation_for(struct volume *volume, const struct file_call *
 int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
 	      uint64_t bytes, enum pool_fill fill, struct span *span)
 {
+	struct pool *pool = volume_pool(volume, place);
 	int rc = file_charge_place(call, place, (int64_t)bytes);
 
 	if (rc < 0)
 		return rc;
-	rc = pool_alloc(volume_pool(volume, place), bytes, fill, call->copier, span);
+	rc = call->exchanges ? pool_alloc_exchange(pool, bytes, fill, call->copier, span)
+			     : pool_alloc(pool, bytes, fill, call->copier, span);
 	if (rc < 0)
 		file_charge_place(call, place, -(int64_t)bytes);
 	return rc;

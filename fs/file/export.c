@@ -58,9 +58,12 @@ static int file_own_chunks(struct file *file, const struct file_call *call)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
-	struct allocation allocation = allocation_for(volume, call, end);
+	struct file_call ordinary = *call;
+	struct allocation allocation = allocation_for(volume, &ordinary, end);
 	int rc = 0;
 
+	/* An exchange made room for small pieces, not for what the file lacks. */
+	ordinary.exchanges = false;
 	for (uint64_t at = 0; rc == 0 && at < end;) {
 		uint32_t index = extents_find(&file->extents, at);
 
@@ -212,8 +215,10 @@ static bool lease_find_room(struct file *file, const struct file_call *call)
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
 	       enum file_wait wait)
 {
+	struct file_call own = *call;
+
 	for (;;) {
-		int rc = lease_once(file, call, access, wait);
+		int rc = lease_once(file, &own, access, wait);
 
 		if (rc == -EAGAIN) {
 			rc = file_place_all(file, call,
@@ -223,6 +228,8 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 				return rc;
 		} else if (rc != -ENOSPC || wait == FILE_NO_WAIT || !lease_find_room(file, call)) {
 			return rc;
+		} else {
+			own.exchanges = device_place_wanted(file_volume(file), call) == PLACE_GPU;
 		}
 	}
 }

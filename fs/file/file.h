@@ -50,6 +50,7 @@ struct file_call {
 			  enum place_short why, uint64_t bytes, const struct file *keep);
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
+	bool exchanges;		 /* new memory may be taken by pool_alloc_exchange */
 	struct journal *journal; /* for records of layout changes; NULL: none */
 	uint64_t ino;		 /* inode number in these records */
 };
