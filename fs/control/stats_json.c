@@ -200,7 +200,8 @@ static json_t *budget_json(struct pool_budget *budget)
 {
 	if (!budget->size)
 		return NULL;
-	return json_pack("{s:I, s:I}", "size_bytes", json_clamped(budget->size), "held_bytes",
+	return json_pack("{s:I, s:I, s:I}", "size_bytes", json_clamped(budget->size), "spare_bytes",
+			 json_clamped(budget->spare), "held_bytes",
 			 json_clamped(atomic_load(&budget->held)));
 }
 

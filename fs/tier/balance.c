@@ -168,7 +168,10 @@ static void balance_work(struct background *background)
 
 int tier_balance_open(struct fs *fs)
 {
-	return fs->tiers ? background_start(&fs->tiers->balance, balance_work, fs) : 0;
+	if (!fs->tiers)
+		return 0;
+	exchange_restored(fs);
+	return background_start(&fs->tiers->balance, balance_work, fs);
 }
 
 void tier_balance_close(struct fs *fs)

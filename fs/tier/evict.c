@@ -52,6 +52,10 @@ static int inode_move(struct eviction *eviction, struct inode *inode, enum memor
 
 	*moved = 0;
 	inode_call_init(&call, eviction->fs, inode, eviction->copier);
+	call.call.exchanges = eviction->exchanges;
+	/* The owner of both files has no more in the place after the exchange than before. */
+	call.overdraft = eviction->may_overdraw &&
+			 atomic_load(&inode->uid) == atomic_load(&eviction->requester->inode->uid);
 	scoped_lock(&eviction->tier->turns[to]);
 	if (room_is_made(eviction))
 		return 0;
@@ -104,6 +108,8 @@ static int inode_evict(struct tiers *tiers, struct eviction *eviction, struct in
 	while ((rc == -ENOSPC || rc == -EDQUOT) && (to = volume_place_below(volume, to)) < PLACES) {
 		uint64_t part, departures;
 
+		if (eviction->only_to && to != eviction->only_to)
+			continue;
 		do {
 			departures = departures_from(tiers, volume, to);
 			rc = inode_move(eviction, inode, to, max_bytes - *moved, &part);
@@ -113,6 +119,8 @@ static int inode_evict(struct tiers *tiers, struct eviction *eviction, struct in
 		    (rc == -ENOSPC || rc == -EDQUOT) && *moved < max_bytes &&
 		    room_make_below(tiers, eviction, to, rc == -EDQUOT ? &uid : NULL, departures));
 	}
+	/* A file with smaller chunks may find room. */
+	limited |= eviction->exchanges;
 	return limited && rc == -ENOSPC ? -EDQUOT : rc;
 }
 
@@ -131,13 +139,22 @@ static int inode_leave(struct tiers *tiers, struct eviction *eviction, struct in
 	return rc;
 }
 
+/* In an exchange small files, whose blocks free no chunk, leave for small files only. */
+static bool inode_may_leave(const struct eviction *eviction, const struct inode *inode)
+{
+	return !eviction->exchanges || file_allocated(inode->file) >= CHUNK_ALIGN ||
+	       (eviction->may_overdraw &&
+		file_allocated(eviction->requester->inode->file) < CHUNK_ALIGN);
+}
+
 /* -ENOSPC: all slower places are full. A file that was used since the scan stays. */
 static int victim_leave(struct tiers *tiers, struct eviction *eviction, const struct victim *victim,
 			uint64_t max_bytes)
 {
 	struct inode *inode = inode_table_get(eviction->fs->inodes, victim->ino);
 	struct victims *victims = &eviction->tier->victims;
-	bool moves = inode && file_used(inode->file) == victim->used;
+	bool moves =
+	    inode && file_used(inode->file) == victim->used && inode_may_leave(eviction, inode);
 	uint64_t moved = 0;
 	int rc = moves ? inode_leave(tiers, eviction, inode, max_bytes, &moved) : 0;
 

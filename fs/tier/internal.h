@@ -26,7 +26,8 @@ struct tiers {
 	struct tier host;
 	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
 	struct background balance;
-	pthread_mutex_t ask_lock; /* of all below; before the locks that ask takes */
+	pthread_mutex_t exchange_lock; /* one exchange at a time; before turns */
+	pthread_mutex_t ask_lock;      /* of all below; before the locks that ask takes */
 	void (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */
 	void *owner;
 	int64_t next_ask[BACKEND_DEVICES_MAX]; /* of each volume: not before (clock_ms) */
@@ -55,6 +56,9 @@ struct eviction {
 	bool may_block;		      /* for files that are in use */
 	bool found_busy;	      /* such files were passed over */
 	bool lower_places_full;	      /* files could not leave without their leases either */
+	enum memory_place only_to;    /* the one place to leave for; PLACE_GPU: each slower place */
+	bool exchanges;		      /* the spare of that place may be taken */
+	bool may_overdraw;	      /* the requester's files may, for a moment */
 	bool is_served;		      /* other threads have made the room */
 	uint64_t bytes_wanted, bytes_freed;
 	uint64_t departures_seen; /* of the tier, when this thread looked last */
@@ -66,6 +70,14 @@ struct eviction {
 bool room_make(struct tiers *tiers, struct eviction *eviction);
 /* The memory of the requester's own file leaves, from the front on. */
 bool own_file_leave(struct tiers *tiers, struct eviction *eviction);
+
+/* exchange.c. Sets the spares of the places that files leave for. */
+void exchange_open(struct fs *fs);
+/* The spare may be in use by files that an earlier daemon has left. */
+void exchange_restored(struct fs *fs);
+/* Brings memory of the requester's file back to a full device, and other files take its place:
+ * whether bytes came. Under no lock. */
+bool exchange_file(struct tiers *tiers, const struct eviction *eviction);
 
 /* The least that leaves a full device at once. */
 uint64_t tier_room_part(const struct volume *volume);

@@ -23,6 +23,19 @@ uint64_t tier_room_part(const struct volume *volume)
 	return part < CHUNK_ALIGN ? CHUNK_ALIGN : part < ROOM_MAX ? part : ROOM_MAX;
 }
 
+/* Before anything leaves for a disk, the requester's file changes places with files of the device
+ * if its memory is in system memory. */
+static bool file_come(struct tiers *tiers, const struct eviction *eviction)
+{
+	struct eviction swap = *eviction;
+
+	if (!eviction->volume->spill ||
+	    !file_bytes_in(eviction->requester->inode->file, PLACE_HOST))
+		return false;
+	swap.only_to = PLACE_HOST;
+	return room_make(tiers, &swap) || exchange_file(tiers, &swap);
+}
+
 static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
 			   enum place_short why, uint64_t bytes, const struct file *keep)
 {
@@ -46,7 +59,9 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	    .bytes_wanted = bytes > part ? bytes : part,
 	    .departures_seen = requester->evictions_seen,
 	};
-	bool has_room = room_make(tiers, &eviction);
+	bool comes = place == PLACE_GPU && keep && keep == requester->inode->file;
+	bool has_room = (comes && file_come(tiers, &eviction)) || room_make(tiers, &eviction) ||
+			(comes && exchange_file(tiers, &eviction));
 
 	/* Nothing is gained by files without leases if there is no place for them. */
 	if (!has_room && place == PLACE_GPU && !eviction.lower_places_full)
@@ -134,7 +149,9 @@ int tiers_open(struct fs *fs)
 	for (unsigned i = 0; i < tiers->n_gpus; i++)
 		tier_init(&tiers->gpus[i]);
 	tier_init(&tiers->host);
+	pthread_mutex_init(&tiers->exchange_lock, NULL);
 	pthread_mutex_init(&tiers->ask_lock, NULL);
+	exchange_open(fs);
 	fs->tiers = tiers;
 	fs->make_room = tier_make_room;
 	return 0;
@@ -152,6 +169,7 @@ void tiers_close(struct fs *fs)
 		tier_destroy(&tiers->gpus[i]);
 	tier_destroy(&tiers->host);
 	pthread_mutex_destroy(&tiers->ask_lock);
+	pthread_mutex_destroy(&tiers->exchange_lock);
 	free(tiers);
 }
 

@@ -57,8 +57,11 @@ void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid)
 	user_get(victims, fs, uid);
 }
 
+/* Files that are stuck do not keep others off a full list. */
 static bool leaves_before(const struct victim *a, const struct victim *b)
 {
+	if (a->is_stuck != b->is_stuck)
+		return b->is_stuck;
 	return a->priority != b->priority ? a->priority < b->priority : a->used < b->used;
 }
 
@@ -94,7 +97,6 @@ static void victim_add(struct victim_user *user, const struct victim *victim)
 	user->list[at] = *victim;
 }
 
-/* Files that their owners may not have in a slower place would keep other files off the list. */
 static bool may_be_below(struct fs *fs, const struct volume *volume, enum memory_place place,
 			 uid_t uid, uint64_t bytes)
 {
@@ -127,12 +129,12 @@ static void inode_consider(struct victims *victims, struct fs *fs, struct inode 
 	if (!user)
 		return;
 	user->bytes += bytes;
-	if (!may_be_below(fs, file_volume(inode->file), victims->place, victim.uid, bytes))
-		return;
-	if (file_leases(inode->file))
-		victims->leased = true;
-	else
+	victim.is_stuck =
+	    !may_be_below(fs, file_volume(inode->file), victims->place, victim.uid, bytes);
+	if (!file_leases(inode->file))
 		victim_add(user, &victim);
+	else if (!victim.is_stuck)
+		victims->leased = true;
 }
 
 /* Other programs and the limits of the mount make the device smaller. */
@@ -141,7 +143,7 @@ static uint64_t shared_bytes(struct fs *fs, const struct volume *volume, enum me
 	uint64_t available;
 
 	if (place != PLACE_GPU)
-		return fs_place_budget(fs, place)->size;
+		return fs_place_budget(fs, place)->size - fs_place_budget(fs, place)->spare;
 	if (pool_available(volume->pool, &available) < 0)
 		return volume->device->total;
 	return pool_usage(volume->pool).span_bytes + available;
@@ -189,6 +191,8 @@ static bool victim_may_leave(const struct victim *victim, const struct eviction 
 {
 	const struct inode_call *requester = eviction->requester;
 
+	if (victim->is_stuck && !eviction->exchanges)
+		return false;
 	if (!requester)
 		return true;
 	if (victim->ino == requester->inode->ino)

@@ -24,6 +24,7 @@ struct victim {
 	uint64_t ino;
 	uid_t uid;
 	uint8_t priority;
+	bool is_stuck; /* the owner may have no more in a slower place: leaves in exchanges only */
 	uint32_t used; /* file_used at the time of the scan */
 };
 
@@ -39,7 +40,7 @@ struct victims {
 };
 
 /* Replaces the list by the files without a lease that have memory in the place: on the volume's
- * device, or in system memory. Their owners have room in a slower place. */
+ * device, or in system memory. */
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
 		  enum memory_place place);
 /* A user that asks for memory has a share too, until the next scan. */

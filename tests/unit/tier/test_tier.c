@@ -290,7 +290,8 @@ START_TEST(shares_have_weights)
 	struct inode *a, *b, *c;
 
 	fixture_down();
-	open_with(OPTIONS ",shares=1001=3:1003=1000");
+	open_with("backend=host,host_gpus=2,host_size=64M,spill=host:140M,user_spill=100%,"
+		  "shares=1001=3:1003=1000");
 	a = filled("a", ALICE, 3), b = filled("b", BOB, 4), c = filled("c", BOB, 5);
 	set_priority(a, 9);
 	ck_assert_int_eq(fill(made(0, "d", ALICE)), FILE_SIZE);
@@ -498,6 +499,100 @@ START_TEST(coming_back)
 	ck_assert_uint_eq(file_bytes_in(a->file, PLACE_GPU), 0);
 	ck_assert_int_eq(inode_attr_set(&fixture, copier, gpu(2), ATTR_RESIDENT, "host", 4, 0),
 			 -ENOTSUP);
+}
+END_TEST
+
+/* Fills the GPU and the spill with files of 20 MiB, and returns the number of files. */
+static unsigned fill_all(uid_t uid)
+{
+	unsigned n = 0;
+
+	for (ssize_t bytes = FILE_SIZE; bytes == FILE_SIZE; n++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%u", n);
+		struct inode *inode = made(0, name, uid);
+
+		bytes = fill(inode);
+		atomic_store(&inode->file->used, n + 1);
+	}
+	return n;
+}
+
+static void check_bytes(struct inode *inode)
+{
+	char *found = malloc(FILE_SIZE);
+
+	ck_assert_int_eq(read_from(inode, found, FILE_SIZE, 0), FILE_SIZE);
+	ck_assert_mem_eq(found, data, FILE_SIZE);
+	free(found);
+}
+
+static struct inode *numbered(unsigned n)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "f%u", n);
+	return at(gpu(0), name);
+}
+
+/* Each file but the last, which was cut, comes to the full GPU, again and again. */
+static void swap_all(unsigned n)
+{
+	const struct pool *pool = fixture.volumes[0].pool;
+
+	for (unsigned i = 0; i < 3 * (n - 1); i++) {
+		struct inode *inode = numbered(i % (n - 1));
+
+		ck_assert_int_eq(inode_attr_set(&fixture, worker_copier(&fixture), inode,
+						ATTR_RESIDENT, "gpu", 3, ALICE),
+				 0);
+		ck_assert_uint_eq(file_bytes_in(inode->file, PLACE_GPU), FILE_SIZE);
+		check_bytes(inode);
+		ck_assert_uint_le(pool_owed(pool), fixture.spill_budget.spare);
+	}
+	for (unsigned i = 0; i < n - 1; i++)
+		check_bytes(numbered(i));
+}
+
+START_TEST(full_places_exchange)
+{
+	unsigned n = fill_all(ALICE);
+	struct inode *inode;
+
+	ck_assert_uint_gt(fixture.spill_budget.spare, 0);
+	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held),
+			  fixture.spill_budget.size - fixture.spill_budget.spare);
+	inode = numbered(0);
+	ck_assert_uint_gt(file_bytes_in(inode->file, PLACE_HOST), 0);
+	lease(inode);
+	ck_assert_uint_eq(file_bytes_in(inode->file, PLACE_GPU), FILE_SIZE);
+	file_lease_end(inode->file, FILE_LEASE_HOLDS);
+	swap_all(n);
+	/* The room that is kept for the next exchange goes to no other file. */
+	ck_assert_int_lt(fill(made(0, "more", ALICE)), FILE_SIZE);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "more"), 0);
+	swap_all(n);
+	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), fixture.spill_budget.size);
+	for (unsigned i = 0; i < n; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%u", i);
+		ck_assert_int_eq(tree_unlink(&fixture, gpu(0), name), 0);
+	}
+	ck_assert_uint_eq(pool_owed(fixture.volumes[0].pool), 0);
+}
+END_TEST
+
+/* A user that may have no more of the spill, which is not full. */
+START_TEST(full_parts_exchange)
+{
+	fixture_down();
+	open_with("backend=host,host_gpus=2,host_size=64M,spill=host:400M,user_spill=60M");
+	unsigned n = fill_all(ALICE);
+
+	swap_all(n);
+	ck_assert_uint_le(ledger_count(&fixture, ALICE, LEDGER_SPILL_HOST), 62 * MIB);
 }
 END_TEST
 
@@ -710,6 +805,8 @@ int main(void)
 	tcase_add_test(tests, users_have_a_part_of_the_spill);
 	tcase_add_test(tests, owners_are_charged_for_the_spill);
 	tcase_add_test(tests, coming_back);
+	tcase_add_test(tests, full_places_exchange);
+	tcase_add_test(tests, full_parts_exchange);
 	tcase_add_test(tests, used_files_come_back);
 	tcase_add_test(tests, files_stay_away);
 	tcase_add_test(tests, other_programs_get_memory);
