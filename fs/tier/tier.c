@@ -12,13 +12,14 @@
 #include "fs/tier/internal.h"
 
 /* More leaves than the request needs, so that the next requests find room: this part of the device,
- * within these bounds. */
+ * or of what the mount may take there, within these bounds. */
 #define ROOM_PART 64
 #define ROOM_MAX  (1ULL << 30)
 
 uint64_t tier_room_part(const struct volume *volume)
 {
-	uint64_t part = volume->device->total / ROOM_PART;
+	uint64_t limit = pool_limits(volume->pool).size, total = volume->device->total;
+	uint64_t part = (limit < total ? limit : total) / ROOM_PART;
 
 	return part < CHUNK_ALIGN ? CHUNK_ALIGN : part < ROOM_MAX ? part : ROOM_MAX;
 }
