@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* A thread that looks at each device once a second: files leave while other programs need the
- * device's memory (keep_free), files that are used while they are away come back when the device
- * has room, and chunks of the spill are made before they are needed. */
+/* A thread for each device that looks at the device once a second: files leave while other programs
+ * need the device's memory (keep_free), files that are used while they are away come back when the
+ * device has room, and chunks of the spill are made before they are needed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,29 +153,41 @@ static void volume_balance(struct fs *fs, struct volume *volume)
 
 static void balance_work(struct background *background)
 {
-	struct fs *fs = background->context;
+	struct balancer *balancer = background->context;
 
 	while (background_wait(background, PERIOD_MS)) {
-		for (unsigned i = 0; i < fs->n_volumes; i++) {
-			if (!volume_is_tiered(&fs->volumes[i]))
-				continue;
-			volume_balance(fs, &fs->volumes[i]);
-			stock_balance(&fs->volumes[i]);
-		}
+		volume_balance(balancer->fs, balancer->volume);
+		stock_balance(balancer->volume);
 	}
 	worker_end();
 }
 
+static int balancer_open(struct fs *fs, struct volume *volume)
+{
+	struct balancer *balancer = &tier_of(fs->tiers, volume, PLACE_GPU)->balancer;
+
+	balancer->fs = fs;
+	balancer->volume = volume;
+	return background_start(&balancer->background, balance_work, balancer);
+}
+
 int tier_balance_open(struct fs *fs)
 {
+	int rc = 0;
+
 	if (!fs->tiers)
 		return 0;
 	exchange_restored(fs);
-	return background_start(&fs->tiers->balance, balance_work, fs);
+	for (unsigned i = 0; i < fs->n_volumes && rc == 0; i++)
+		if (volume_is_tiered(&fs->volumes[i]))
+			rc = balancer_open(fs, &fs->volumes[i]);
+	if (rc < 0)
+		tier_balance_close(fs);
+	return rc;
 }
 
 void tier_balance_close(struct fs *fs)
 {
-	if (fs->tiers)
-		background_stop(&fs->tiers->balance);
+	for (unsigned i = 0; fs->tiers && i < fs->tiers->n_gpus; i++)
+		background_stop(&fs->tiers->gpus[i].balancer.background);
 }

@@ -13,6 +13,13 @@
 #include "fs/tier/victims.h"
 #include "fs/tree/inode.h"
 
+/* The thread of a GPU that balance.c has. */
+struct balancer {
+	struct background background;
+	struct fs *fs;
+	struct volume *volume;
+};
+
 /* A place that can be full: a GPU, or the system memory that all GPUs share. */
 struct tier {
 	/* Of each slower place: one thread at a time moves files there. Under no other lock. */
@@ -20,12 +27,12 @@ struct tier {
 	pthread_mutex_t lock; /* of victims; before the locks of files and inodes */
 	struct victims victims;
 	_Atomic uint64_t departures; /* how often memory of a file has left */
+	struct balancer balancer;    /* of a GPU */
 };
 
 struct tiers {
 	struct tier host;
 	_Atomic uint64_t evictions, evicted_bytes, returned_bytes;
-	struct background balance;
 	pthread_mutex_t exchange_lock; /* one exchange at a time; before turns */
 	pthread_mutex_t ask_lock;      /* of all below; before the locks that ask takes */
 	void (*ask)(void *owner, const struct volume *volume, uint64_t bytes); /* NULL: none */

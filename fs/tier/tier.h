@@ -23,8 +23,8 @@ struct tier_counters {
 /* Sets fs->make_room if memory can leave the GPUs: 0 or -ENOMEM. */
 int tiers_open(struct fs *fs);
 void tiers_close(struct fs *fs);
-/* Starts and ends the thread that keeps memory free for other programs, and brings files back:
- * while requests may be served. 0 or -errno. */
+/* Starts and ends the threads, one for each GPU, that keep memory free for other programs and bring
+ * files back: while requests may be served. 0 or -errno. */
 int tier_balance_open(struct fs *fs);
 void tier_balance_close(struct fs *fs);
 /* Files leave the volume's device until bytes of it are free, for any program: 0, -ENOSPC if no
