@@ -39,7 +39,7 @@ static struct share_connection *connection_make(struct share *share, int fd, uin
 	if (!connection)
 		return NULL;
 	*connection = (struct share_connection){
-	    .user = share_user_get(share->queue, peer->uid),
+	    .user = turns_user_get(share->queue, peer->uid),
 	    .fd = fd,
 	    .pid = peer->pid,
 	    .uid = peer->uid,
@@ -92,7 +92,7 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 		return 0;
 	if (connection) {
 		share_unlisten(share, connection);
-		share_user_put(share->queue, connection->user);
+		turns_user_put(share->queue, connection->user);
 	}
 	free(connection);
 	ledger_give(share->fs, peer.uid, LEDGER_CONNECTIONS, 1);
@@ -207,7 +207,7 @@ void share_connection_release(struct share *share, struct share_connection *conn
 	}
 	pthread_mutex_unlock(&share->lock);
 	if (waiting)
-		share_queue_add(share->queue, connection->user, &connection->job);
+		turns_add(share->queue, connection->user, &connection->job);
 	else if (ending)
 		share_connection_free(share, connection);
 }
@@ -248,7 +248,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	/* The slot, and with it the id at the keeper, is free for another connection from here on.
 	 */
 	slot_remove(share, connection->slot);
-	share_user_put(share->queue, connection->user);
+	turns_user_put(share->queue, connection->user);
 	ledger_give(share->fs, connection->uid, LEDGER_CONNECTIONS, 1);
 	ask_refuse(connection->ask);
 	ask_refuse(connection->waiting);
@@ -261,16 +261,16 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 	/* At once: an open connection keeps the mount from being unmounted. */
 	connection_close(share, connection);
 	if (connection->leases)
-		share_queue_add(share->queue, connection->user, &connection->job);
+		turns_add(share->queue, connection->user, &connection->job);
 	else
 		share_connection_free(share, connection);
 }
 
 /* Under the share's lock. Marks the connections that are to end; returns the idle connections among
  * them. */
-static struct share_job *connections_collect(struct share *share, int64_t before)
+static struct turns_job *connections_collect(struct share *share, int64_t before)
 {
-	struct share_job *taken = NULL;
+	struct turns_job *taken = NULL;
 	struct share_connection *connection;
 
 	DL_FOREACH2(share->connections, connection, next)
@@ -293,11 +293,11 @@ static struct share_job *connections_collect(struct share *share, int64_t before
 void share_connections_end(struct share *share, int64_t before)
 {
 	pthread_mutex_lock(&share->lock);
-	struct share_job *taken = connections_collect(share, before);
+	struct turns_job *taken = connections_collect(share, before);
 
 	pthread_mutex_unlock(&share->lock);
 	while (taken) {
-		struct share_job *job = taken;
+		struct turns_job *job = taken;
 
 		DL_DELETE(taken, job);
 		share_connection_end(share, (struct share_connection *)job);

@@ -30,7 +30,7 @@
 #include "fs/file/export.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/persist.h"
-#include "fs/share/queue.h"
+#include "fs/turns/turns.h"
 #include "fs/share/share.h"
 #include "fs/share/wire.h"
 
@@ -83,8 +83,8 @@ struct share_listener {
  * the leases. fd stays open under the lock unless ending is set. All other members belong to the
  * thread that owns the busy connection; the key never changes. */
 struct share_connection {
-	struct share_job job; /* in the queue */
-	struct share_user *user;
+	struct turns_job job; /* in the queue */
+	struct turns_user *user;
 	struct share_connection *previous, *next;
 	UT_hash_handle hh; /* in by_key */
 	uint8_t key[GPUMEM_KEY_BYTES];
@@ -122,7 +122,7 @@ struct share {
 	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
 	share_changed *changed;
-	struct share_queue *queue;
+	struct turns *queue;
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
 	struct share_listener *listeners;
@@ -171,7 +171,7 @@ void share_receive(struct share *share, struct share_connection *connection);
 int share_serve_ask(struct share *share, struct share_connection *connection,
 		    struct share_ask *ask);
 /* Serves a connection's request. By a thread of the queue. */
-void share_work(void *share, struct share_job *job);
+void share_work(void *share, struct turns_job *job);
 
 /* socket.c */
 /* Takes over the socket of an earlier daemon, or binds a new socket. */

@@ -101,7 +101,7 @@ void share_receive(struct share *share, struct share_connection *connection)
 	if (!error)
 		error = request_try(share, connection);
 	if (error == -EINPROGRESS)
-		share_queue_add(share->queue, connection->user, &connection->job);
+		turns_add(share->queue, connection->user, &connection->job);
 	else if (error == -EPIPE)
 		share_connection_end(share, connection);
 	else
@@ -145,7 +145,7 @@ int share_serve_ask(struct share *share, struct share_connection *connection, st
 	if (error != -EINPROGRESS)
 		return ask_finish(share, connection, error);
 	connection->ask = ask;
-	share_queue_add(share->queue, connection->user, &connection->job);
+	turns_add(share->queue, connection->user, &connection->job);
 	return -EINPROGRESS;
 }
 
@@ -172,7 +172,7 @@ static void packet_work(struct share *share, struct share_connection *connection
 		share_connection_release(share, connection);
 }
 
-void share_work(void *pointer, struct share_job *job)
+void share_work(void *pointer, struct turns_job *job)
 {
 	struct share_connection *connection = (struct share_connection *)job;
 	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});

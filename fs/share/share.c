@@ -82,7 +82,7 @@ static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
 	share_connections_end(share, clock_seconds());
-	share_queue_retry(share->queue);
+	turns_retry(share->queue);
 }
 
 /* After the share thread and the queue have stopped. */
@@ -155,7 +155,7 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	persist_close(share->persist);
-	share_queue_free(share->queue);
+	turns_free(share->queue);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
@@ -166,7 +166,7 @@ static int share_start(struct share *share)
 	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (share->epoll_fd < 0 || share->stop_fd < 0)
 		return -errno;
-	int error = share_queue_open(share_work, share, IDLE_SECONDS, &share->queue);
+	int error = turns_open(share_work, share, IDLE_SECONDS, &share->queue);
 
 	if (!error)
 		error = persist_open(share->fs->fdstore, &share->persist);
@@ -263,7 +263,7 @@ void share_close(struct share *share)
 	pthread_join(share->thread, NULL);
 	/* Requests that are being served are answered. Requests that wait are not: their
 	 * connections end. */
-	share_queue_stop(share->queue);
+	turns_stop(share->queue);
 	connections_free(share);
 	share_free(share);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/share/queue.h"
+#include "fs/turns/turns.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,53 +15,53 @@
 #include "common/log.h"
 #include "fs/core/worker.h"
 
-struct share_user {
+struct turns_user {
 	UT_hash_handle hh;		/* in the queue's users, by uid */
-	struct share_user *prev, *next; /* in the queue's turns */
+	struct turns_user *prev, *next; /* in ready of the queue */
 	uid_t uid;
 	unsigned references, running;
 	bool in_turn;
-	struct share_job *jobs; /* in the order of their arrival */
+	struct turns_job *jobs; /* in the order of their arrival */
 };
 
 enum thread_state { THREAD_NONE, THREAD_RUNS, THREAD_ENDED };
 
-struct queue_thread {
-	struct share_queue *queue;
+struct turns_thread {
+	struct turns *queue;
 	pthread_t thread;
 	enum thread_state state; /* THREAD_ENDED: is to be joined */
 };
 
-struct share_queue {
-	void (*work)(void *context, struct share_job *job);
+struct turns {
+	void (*work)(void *context, struct turns_job *job);
 	void *context;
 	unsigned idle_seconds;
 	pthread_mutex_t lock;		  /* protects all below, and the users */
-	pthread_cond_t changed;		  /* a user was added to turns, or stopping was set */
-	struct share_user *users, *turns; /* turns: the users with a job that may begin now */
-	struct queue_thread threads[SHARE_QUEUE_THREADS];
+	pthread_cond_t changed;		  /* a user was added to ready, or stopping was set */
+	struct turns_user *users, *ready; /* ready: the users with a job that may begin now */
+	struct turns_thread threads[TURNS_THREADS];
 	unsigned idle;
 	bool stopping, refused; /* refused: the log has the last failure to start a thread */
 };
 
-static void user_enqueue(struct share_queue *queue, struct share_user *user)
+static void user_enqueue(struct turns *queue, struct turns_user *user)
 {
-	if (user->in_turn || !user->jobs || user->running >= SHARE_QUEUE_PER_USER)
+	if (user->in_turn || !user->jobs || user->running >= TURNS_PER_USER)
 		return;
 	user->in_turn = true;
-	DL_APPEND(queue->turns, user);
+	DL_APPEND(queue->ready, user);
 }
 
-/* Under the lock: a job of the first user in turns, or NULL. */
-static struct share_job *job_begin(struct share_queue *queue, struct share_user **whose)
+/* Under the lock: a job of the first user in ready, or NULL. */
+static struct turns_job *job_begin(struct turns *queue, struct turns_user **whose)
 {
-	struct share_user *user = queue->turns;
+	struct turns_user *user = queue->ready;
 
 	if (!user)
 		return NULL;
-	DL_DELETE(queue->turns, user);
+	DL_DELETE(queue->ready, user);
 	user->in_turn = false;
-	struct share_job *job = user->jobs;
+	struct turns_job *job = user->jobs;
 
 	DL_DELETE(user->jobs, job);
 	user->running++;
@@ -70,7 +70,7 @@ static struct share_job *job_begin(struct share_queue *queue, struct share_user 
 	return job;
 }
 
-static void user_free_unused(struct share_queue *queue, struct share_user *user)
+static void user_free_unused(struct turns *queue, struct turns_user *user)
 {
 	if (user->references || user->running || user->jobs)
 		return;
@@ -79,7 +79,7 @@ static void user_free_unused(struct share_queue *queue, struct share_user *user)
 }
 
 /* Under the lock. False: no job came in idle_seconds, or the queue stops. */
-static bool job_wait(struct share_queue *queue)
+static bool job_wait(struct turns *queue)
 {
 	struct timespec until;
 	int error = 0;
@@ -87,21 +87,21 @@ static bool job_wait(struct share_queue *queue)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += queue->idle_seconds;
 	queue->idle++;
-	while (!queue->turns && !queue->stopping && error != ETIMEDOUT)
+	while (!queue->ready && !queue->stopping && error != ETIMEDOUT)
 		error = pthread_cond_timedwait(&queue->changed, &queue->lock, &until);
 	queue->idle--;
-	return queue->turns && !queue->stopping;
+	return queue->ready && !queue->stopping;
 }
 
-static void threads_wake(struct share_queue *queue);
+static void threads_wake(struct turns *queue);
 
 /* Under the lock. */
-static void jobs_work(struct share_queue *queue)
+static void jobs_work(struct turns *queue)
 {
-	struct share_user *user = NULL;
+	struct turns_user *user = NULL;
 
 	while (job_wait(queue)) {
-		struct share_job *job = job_begin(queue, &user);
+		struct turns_job *job = job_begin(queue, &user);
 
 		/* For the next job: this thread may have taken its wake-up. */
 		threads_wake(queue);
@@ -114,10 +114,10 @@ static void jobs_work(struct share_queue *queue)
 	}
 }
 
-static void *queue_thread_main(void *pointer)
+static void *turns_thread_main(void *pointer)
 {
-	struct queue_thread *thread = pointer;
-	struct share_queue *queue = thread->queue;
+	struct turns_thread *thread = pointer;
+	struct turns *queue = thread->queue;
 
 	scoped_lock(&queue->lock);
 	do {
@@ -126,47 +126,47 @@ static void *queue_thread_main(void *pointer)
 		worker_end();
 		pthread_mutex_lock(&queue->lock);
 		/* A job that was added meanwhile found this thread neither idle nor ended. */
-	} while (queue->turns && !queue->stopping);
+	} while (queue->ready && !queue->stopping);
 	thread->state = THREAD_ENDED;
 	return NULL;
 }
 
-static int thread_start(struct queue_thread *thread, struct share_queue *queue)
+static int thread_start(struct turns_thread *thread, struct turns *queue)
 {
 	if (thread->state == THREAD_ENDED)
 		pthread_join(thread->thread, NULL);
 	thread->queue = queue;
-	int error = pthread_create(&thread->thread, NULL, queue_thread_main, thread);
+	int error = pthread_create(&thread->thread, NULL, turns_thread_main, thread);
 
 	thread->state = error ? THREAD_NONE : THREAD_RUNS;
 	return -error;
 }
 
 /* Under the lock: wakes an idle thread, or starts a thread, for a job that may begin. */
-static void threads_wake(struct share_queue *queue)
+static void threads_wake(struct turns *queue)
 {
 	unsigned i = 0;
 
-	if (!queue->turns || queue->stopping)
+	if (!queue->ready || queue->stopping)
 		return;
 	if (queue->idle) {
 		pthread_cond_signal(&queue->changed);
 		return;
 	}
-	while (i < SHARE_QUEUE_THREADS && queue->threads[i].state == THREAD_RUNS)
+	while (i < TURNS_THREADS && queue->threads[i].state == THREAD_RUNS)
 		i++;
-	int error = i < SHARE_QUEUE_THREADS ? thread_start(&queue->threads[i], queue) : 0;
+	int error = i < TURNS_THREADS ? thread_start(&queue->threads[i], queue) : 0;
 
 	if (error && !queue->refused)
-		log_warn("cannot start a thread for sharing: %s: requests wait for it",
+		log_warn("cannot start a thread for slow requests: %s: the requests wait",
 			 strerror(-error));
 	queue->refused = error;
 }
 
-int share_queue_open(void (*work)(void *context, struct share_job *job), void *context,
-		     unsigned idle_seconds, struct share_queue **opened)
+int turns_open(void (*work)(void *context, struct turns_job *job), void *context,
+		     unsigned idle_seconds, struct turns **opened)
 {
-	struct share_queue *queue = calloc(1, sizeof(*queue));
+	struct turns *queue = calloc(1, sizeof(*queue));
 	pthread_condattr_t clock;
 
 	if (!queue)
@@ -183,10 +183,10 @@ int share_queue_open(void (*work)(void *context, struct share_job *job), void *c
 	return 0;
 }
 
-void share_queue_stop(struct share_queue *queue)
+void turns_stop(struct turns *queue)
 {
-	bool made[SHARE_QUEUE_THREADS];
-	struct share_user *user, *next;
+	bool made[TURNS_THREADS];
+	struct turns_user *user, *next;
 
 	if (!queue)
 		return;
@@ -194,22 +194,22 @@ void share_queue_stop(struct share_queue *queue)
 	queue->stopping = true;
 	pthread_cond_broadcast(&queue->changed);
 	/* With stopping set, no thread starts any more. */
-	for (unsigned i = 0; i < SHARE_QUEUE_THREADS; i++)
+	for (unsigned i = 0; i < TURNS_THREADS; i++)
 		made[i] = queue->threads[i].state != THREAD_NONE;
 	pthread_mutex_unlock(&queue->lock);
-	for (unsigned i = 0; i < SHARE_QUEUE_THREADS; i++) {
+	for (unsigned i = 0; i < TURNS_THREADS; i++) {
 		if (made[i])
 			pthread_join(queue->threads[i].thread, NULL);
 		queue->threads[i].state = THREAD_NONE;
 	}
-	queue->turns = NULL;
+	queue->ready = NULL;
 	HASH_ITER (hh, queue->users, user, next) {
 		user->jobs = NULL;
 		user_free_unused(queue, user);
 	}
 }
 
-void share_queue_free(struct share_queue *queue)
+void turns_free(struct turns *queue)
 {
 	if (!queue)
 		return;
@@ -218,9 +218,9 @@ void share_queue_free(struct share_queue *queue)
 	free(queue);
 }
 
-struct share_user *share_user_get(struct share_queue *queue, uid_t uid)
+struct turns_user *turns_user_get(struct turns *queue, uid_t uid)
 {
-	struct share_user *user = NULL;
+	struct turns_user *user = NULL;
 
 	scoped_lock(&queue->lock);
 	HASH_FIND(hh, queue->users, &uid, sizeof(uid), user);
@@ -238,14 +238,14 @@ struct share_user *share_user_get(struct share_queue *queue, uid_t uid)
 	return user;
 }
 
-void share_user_put(struct share_queue *queue, struct share_user *user)
+void turns_user_put(struct turns *queue, struct turns_user *user)
 {
 	scoped_lock(&queue->lock);
 	user->references--;
 	user_free_unused(queue, user);
 }
 
-void share_queue_add(struct share_queue *queue, struct share_user *user, struct share_job *job)
+void turns_add(struct turns *queue, struct turns_user *user, struct turns_job *job)
 {
 	scoped_lock(&queue->lock);
 	DL_APPEND(user->jobs, job);
@@ -253,18 +253,18 @@ void share_queue_add(struct share_queue *queue, struct share_user *user, struct 
 	threads_wake(queue);
 }
 
-void share_queue_retry(struct share_queue *queue)
+void turns_retry(struct turns *queue)
 {
 	scoped_lock(&queue->lock);
 	threads_wake(queue);
 }
 
-unsigned share_queue_threads(struct share_queue *queue)
+unsigned turns_threads(struct turns *queue)
 {
 	unsigned count = 0;
 
 	scoped_lock(&queue->lock);
-	for (unsigned i = 0; i < SHARE_QUEUE_THREADS; i++)
+	for (unsigned i = 0; i < TURNS_THREADS; i++)
 		count += queue->threads[i].state == THREAD_RUNS;
 	return count;
 }
