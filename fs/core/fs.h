@@ -34,6 +34,7 @@ struct inode_table;
 struct inode_watch;
 struct journal;
 struct lease_list;
+struct ledger;
 struct session;
 struct settings;
 struct share;
@@ -41,8 +42,8 @@ struct snapshots;
 struct spool;
 struct tiers;
 struct trace;
+struct turns;
 struct unclaimed_leases;
-struct ledger;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
@@ -100,6 +101,7 @@ struct fs {
 	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
 	struct ledger *ledger;
+	struct turns *turns; /* jobs that may take long */
 	struct host_outs *outs;
 	struct lease_list *leases;
 	struct snapshots *snapshots; /* texts of open files in .gpumem/ */

@@ -29,6 +29,7 @@
 #include "fs/trace/trace.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
+#include "fs/turns/turns.h"
 
 #define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
@@ -37,6 +38,9 @@
  * programs as processors have all that they need. */
 #define AHEAD_BLOCKS_EACH 6
 #define AHEAD_BLOCKS_MOST 96
+
+/* A thread of fs->turns ends after this time without a job: its copier takes GPU memory. */
+#define TURNS_IDLE_SECONDS 30
 
 static uint64_t host_bytes(const struct options *options)
 {
@@ -223,6 +227,17 @@ static int tree_open(struct fs *fs)
 }
 
 /* The thread that closes the mount copied nothing, but may have freed GPU memory. */
+static int turns_part_open(struct fs *fs)
+{
+	return turns_open(TURNS_IDLE_SECONDS, &fs->turns);
+}
+
+static void turns_part_close(struct fs *fs)
+{
+	turns_stop(fs->turns);
+	turns_free(fs->turns);
+}
+
 static void worker_close(struct fs *fs)
 {
 	(void)fs;
@@ -286,6 +301,7 @@ static const struct part filled[] = {
     {tier_compact_open, tier_compact_close},
     {idle_release_open, idle_release_close},
     {gpu_faults_start, gpu_faults_end},
+    {turns_part_open, turns_part_close},
 };
 
 #define N_PARTS(parts) (sizeof(parts) / sizeof((parts)[0]))

@@ -32,6 +32,7 @@
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
+#include "fs/turns/turns.h"
 
 static int version_show(void)
 {
@@ -159,6 +160,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 	watchdog_start(fs, &watchdog);
 	int error = session_wait(session);
 
+	turns_stop(fs->turns);
 	if (!error || !fs->fdstore)
 		spool_end(fs);
 	background_stop(&watchdog);

@@ -39,7 +39,8 @@ static struct share_connection *connection_make(struct share *share, int fd, uin
 	if (!connection)
 		return NULL;
 	*connection = (struct share_connection){
-	    .user = turns_user_get(share->queue, peer->uid),
+	    .job = {.work = share_work, .cancel = share_cancel, .context = share},
+	    .user = turns_user_get(share->fs->turns, peer->uid),
 	    .fd = fd,
 	    .pid = peer->pid,
 	    .uid = peer->uid,
@@ -92,7 +93,7 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 		return 0;
 	if (connection) {
 		share_unlisten(share, connection);
-		turns_user_put(share->queue, connection->user);
+		turns_user_put(share->fs->turns, connection->user);
 	}
 	free(connection);
 	ledger_give(share->fs, peer.uid, LEDGER_CONNECTIONS, 1);
@@ -203,11 +204,12 @@ void share_connection_release(struct share *share, struct share_connection *conn
 		connection->event_taken = false;
 	if (waiting) {
 		connection->ask = waiting;
+		connection->job.request = waiting->request;
 		connection->waiting = NULL;
 	}
 	pthread_mutex_unlock(&share->lock);
 	if (waiting)
-		turns_add(share->queue, connection->user, &connection->job);
+		turns_add(share->fs->turns, connection->user, &connection->job);
 	else if (ending)
 		share_connection_free(share, connection);
 }
@@ -248,7 +250,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	/* The slot, and with it the id at the keeper, is free for another connection from here on.
 	 */
 	slot_remove(share, connection->slot);
-	turns_user_put(share->queue, connection->user);
+	turns_user_put(share->fs->turns, connection->user);
 	ledger_give(share->fs, connection->uid, LEDGER_CONNECTIONS, 1);
 	ask_refuse(connection->ask);
 	ask_refuse(connection->waiting);
@@ -260,8 +262,9 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 	connection_set_ending(share, connection);
 	/* At once: an open connection keeps the mount from being unmounted. */
 	connection_close(share, connection);
+	connection->job.request = 0;
 	if (connection->leases)
-		turns_add(share->queue, connection->user, &connection->job);
+		turns_add(share->fs->turns, connection->user, &connection->job);
 	else
 		share_connection_free(share, connection);
 }

@@ -122,7 +122,6 @@ struct share {
 	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
 	share_changed *changed;
-	struct turns *queue;
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
 	struct share_listener *listeners;
@@ -172,6 +171,8 @@ int share_serve_ask(struct share *share, struct share_connection *connection,
 		    struct share_ask *ask);
 /* Serves a connection's request. By a thread of the queue. */
 void share_work(void *share, struct turns_job *job);
+/* A signal came while the ask of a connection waited in the queue. */
+void share_cancel(void *share, struct turns_job *job, int error);
 
 /* socket.c */
 /* Takes over the socket of an earlier daemon, or binds a new socket. */

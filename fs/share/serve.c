@@ -100,12 +100,14 @@ void share_receive(struct share *share, struct share_connection *connection)
 
 	if (!error)
 		error = request_try(share, connection);
-	if (error == -EINPROGRESS)
-		turns_add(share->queue, connection->user, &connection->job);
-	else if (error == -EPIPE)
+	if (error == -EINPROGRESS) {
+		connection->job.request = 0;
+		turns_add(share->fs->turns, connection->user, &connection->job);
+	} else if (error == -EPIPE) {
 		share_connection_end(share, connection);
-	else
+	} else {
 		share_connection_release(share, connection);
+	}
 	log_caller_change(before);
 }
 
@@ -145,7 +147,8 @@ int share_serve_ask(struct share *share, struct share_connection *connection, st
 	if (error != -EINPROGRESS)
 		return ask_finish(share, connection, error);
 	connection->ask = ask;
-	turns_add(share->queue, connection->user, &connection->job);
+	connection->job.request = ask->request;
+	turns_add(share->fs->turns, connection->user, &connection->job);
 	return -EINPROGRESS;
 }
 
@@ -182,4 +185,25 @@ void share_work(void *pointer, struct turns_job *job)
 	else
 		packet_work(pointer, connection);
 	log_caller_change(before);
+}
+
+/* At the end of the queue, share_close answers the ask. */
+void share_cancel(void *pointer, struct turns_job *job, int error)
+{
+	struct share_connection *connection = (struct share_connection *)job;
+	struct share_ask *ask = connection->ask;
+	struct share *share = pointer;
+
+	if (error != -EINTR)
+		return;
+	connection->ask = NULL;
+	/* On the queue, because the calling thread must not wait: its leases end with a connection.
+	 */
+	if (connection_is_ending(share, connection)) {
+		connection->job.request = 0;
+		turns_add(share->fs->turns, connection->user, &connection->job);
+	} else {
+		share_connection_release(share, connection);
+	}
+	ask->done(ask, error);
 }

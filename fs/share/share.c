@@ -24,9 +24,6 @@
 /* How often deadlines are checked. */
 #define TICK_MS 1000
 
-/* A thread of the queue ends after this time without a job: its copier takes GPU memory. */
-#define IDLE_SECONDS 30
-
 static int epoll_watch(struct share *share, int fd, uint32_t events, void *data)
 {
 	struct epoll_event event = {.events = events, .data.ptr = data};
@@ -82,10 +79,10 @@ static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
 	share_connections_end(share, clock_seconds());
-	turns_retry(share->queue);
+	turns_retry(share->fs->turns);
 }
 
-/* After the share thread and the queue have stopped. */
+/* After the share thread and fs->turns have stopped. */
 static void connections_free(struct share *share)
 {
 	while (share->connections)
@@ -155,7 +152,6 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	persist_close(share->persist);
-	turns_free(share->queue);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
@@ -166,10 +162,8 @@ static int share_start(struct share *share)
 	share->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (share->epoll_fd < 0 || share->stop_fd < 0)
 		return -errno;
-	int error = turns_open(share_work, share, IDLE_SECONDS, &share->queue);
+	int error = persist_open(share->fs->fdstore, &share->persist);
 
-	if (!error)
-		error = persist_open(share->fs->fdstore, &share->persist);
 	if (!error)
 		error = share_socket_open(share, share->fs->options.mountpoint);
 	if (!error)
@@ -261,9 +255,6 @@ void share_close(struct share *share)
 		return;
 	eventfd_write(share->stop_fd, 1);
 	pthread_join(share->thread, NULL);
-	/* Requests that are being served are answered. Requests that wait are not: their
-	 * connections end. */
-	turns_stop(share->queue);
 	connections_free(share);
 	share_free(share);
 }

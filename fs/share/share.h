@@ -3,7 +3,7 @@
 /* Sharing of files: GPUMEM_IOC_LEASE on an open file gives a lease over a connection of the sharing
  * socket, with descriptors of the file's memory. A lease belongs to its connection and ends with
  * the connection. The share thread reads the packets of all connections. Threads of a queue serve
- * the requests that wait, two at a time of a user. */
+ * the requests that wait. */
 #ifndef FS_SHARE_SHARE_H
 #define FS_SHARE_SHARE_H
 
@@ -41,7 +41,7 @@ bool share_name_bind(struct fs *fs, pid_t pid);
 struct capability;
 void share_where(struct fs *fs, struct gpumem_socket *where);
 void share_capability(struct fs *fs, struct capability *capability);
-/* Ends every lease and connection. NULL is fine. */
+/* Ends every lease and connection; after turns_stop. NULL is fine. */
 void share_close(struct share *share);
 
 /* How the daemon learns of the holder's stores: not at all, or by a write(2) for their times. */
@@ -55,6 +55,7 @@ struct share_ask {
 	pid_t pid; /* of the caller */
 	uid_t uid;
 	bool resent; /* an earlier daemon may have begun to serve the ioctl */
+	uint64_t request; /* the number of the ioctl's request; 0: none */
 	struct gpumem_lease_ask ask;
 	/* Called by a thread of the queue with the result of share_ask. Owns the ask. */
 	void (*done)(struct share_ask *ask, int error);

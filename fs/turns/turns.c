@@ -30,15 +30,21 @@ struct turns_thread {
 	struct turns *queue;
 	pthread_t thread;
 	enum thread_state state; /* THREAD_ENDED: is to be joined */
+	uint64_t request;	 /* of the job that runs; 0: none */
+	atomic_bool interrupted;
 };
 
+/* Interrupts that came before their jobs. */
+#define EARLY_INTERRUPTS 256
+
 struct turns {
-	void (*work)(void *context, struct turns_job *job);
-	void *context;
 	unsigned idle_seconds;
-	pthread_mutex_t lock;		  /* protects all below, and the users */
+	pthread_mutex_t lock;		  /* protects all below, the users and the jobs */
 	pthread_cond_t changed;		  /* a user was added to ready, or stopping was set */
 	struct turns_user *users, *ready; /* ready: the users with a job that may begin now */
+	struct turns_job *by_request;	  /* jobs that turns_interrupt can find */
+	uint64_t early[EARLY_INTERRUPTS]; /* a ring; n_early counts all that ever came */
+	unsigned n_early;
 	struct turns_thread threads[TURNS_THREADS];
 	unsigned idle;
 	bool stopping, refused; /* refused: the log has the last failure to start a thread */
@@ -52,21 +58,38 @@ static void user_enqueue(struct turns *queue, struct turns_user *user)
 	DL_APPEND(queue->ready, user);
 }
 
-/* Under the lock: a job of the first user in ready, or NULL. */
-static struct turns_job *job_begin(struct turns *queue, struct turns_user **whose)
+/* Under the lock, with a user in ready: the user with the fewest running jobs who has waited
+ * longest. */
+static struct turns_user *user_next(struct turns *queue)
 {
-	struct turns_user *user = queue->ready;
+	struct turns_user *user, *least = queue->ready;
 
-	if (!user)
-		return NULL;
-	DL_DELETE(queue->ready, user);
-	user->in_turn = false;
+	DL_FOREACH(queue->ready, user)
+	if (user->running < least->running)
+		least = user;
+	return least;
+}
+
+/* Under the lock: a job that waits will not wait any more. */
+static void job_remove(struct turns *queue, struct turns_job *job)
+{
+	DL_DELETE(job->user->jobs, job);
+	if (job->is_listed)
+		HASH_DEL(queue->by_request, job);
+	job->is_listed = false;
+}
+
+/* Under the lock, with a user in ready. */
+static struct turns_job *job_begin(struct turns *queue)
+{
+	struct turns_user *user = user_next(queue);
 	struct turns_job *job = user->jobs;
 
-	DL_DELETE(user->jobs, job);
+	DL_DELETE(queue->ready, user);
+	user->in_turn = false;
+	job_remove(queue, job);
 	user->running++;
 	user_enqueue(queue, user);
-	*whose = user;
 	return job;
 }
 
@@ -95,19 +118,32 @@ static bool job_wait(struct turns *queue)
 
 static void threads_wake(struct turns *queue);
 
-/* Under the lock. */
-static void jobs_work(struct turns *queue)
+/* Under the lock, which is given up while the job works. */
+static void job_work(struct turns_thread *thread, struct turns_job *job)
 {
-	struct turns_user *user = NULL;
+	struct turns *queue = thread->queue;
+
+	thread->request = job->request;
+	atomic_store(&thread->interrupted, false);
+	job->interrupted = &thread->interrupted;
+	pthread_mutex_unlock(&queue->lock);
+	job->work(job->context, job);
+	pthread_mutex_lock(&queue->lock);
+	thread->request = 0;
+}
+
+/* Under the lock. */
+static void jobs_work(struct turns_thread *thread)
+{
+	struct turns *queue = thread->queue;
 
 	while (job_wait(queue)) {
-		struct turns_job *job = job_begin(queue, &user);
+		struct turns_job *job = job_begin(queue);
+		struct turns_user *user = job->user;
 
 		/* For the next job: this thread may have taken its wake-up. */
 		threads_wake(queue);
-		pthread_mutex_unlock(&queue->lock);
-		queue->work(queue->context, job);
-		pthread_mutex_lock(&queue->lock);
+		job_work(thread, job);
 		user->running--;
 		user_enqueue(queue, user);
 		user_free_unused(queue, user);
@@ -121,7 +157,7 @@ static void *turns_thread_main(void *pointer)
 
 	scoped_lock(&queue->lock);
 	do {
-		jobs_work(queue);
+		jobs_work(thread);
 		pthread_mutex_unlock(&queue->lock);
 		worker_end();
 		pthread_mutex_lock(&queue->lock);
@@ -163,16 +199,13 @@ static void threads_wake(struct turns *queue)
 	queue->refused = error;
 }
 
-int turns_open(void (*work)(void *context, struct turns_job *job), void *context,
-		     unsigned idle_seconds, struct turns **opened)
+int turns_open(unsigned idle_seconds, struct turns **opened)
 {
 	struct turns *queue = calloc(1, sizeof(*queue));
 	pthread_condattr_t clock;
 
 	if (!queue)
 		return -ENOMEM;
-	queue->work = work;
-	queue->context = context;
 	queue->idle_seconds = idle_seconds;
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -183,13 +216,10 @@ int turns_open(void (*work)(void *context, struct turns_job *job), void *context
 	return 0;
 }
 
-void turns_stop(struct turns *queue)
+static void threads_stop(struct turns *queue)
 {
 	bool made[TURNS_THREADS];
-	struct turns_user *user, *next;
 
-	if (!queue)
-		return;
 	pthread_mutex_lock(&queue->lock);
 	queue->stopping = true;
 	pthread_cond_broadcast(&queue->changed);
@@ -202,9 +232,38 @@ void turns_stop(struct turns *queue)
 			pthread_join(queue->threads[i].thread, NULL);
 		queue->threads[i].state = THREAD_NONE;
 	}
+}
+
+/* After threads_stop: a job that waits, taken out of the queue, or NULL. */
+static struct turns_job *job_take_out(struct turns *queue)
+{
+	scoped_lock(&queue->lock);
+	struct turns_user *user = queue->users;
+
+	while (user && !user->jobs)
+		user = user->hh.next;
+	if (!user)
+		return NULL;
+	struct turns_job *job = user->jobs;
+
+	job_remove(queue, job);
+	return job;
+}
+
+void turns_stop(struct turns *queue)
+{
+	struct turns_user *user, *next;
+	struct turns_job *job;
+
+	if (!queue)
+		return;
+	threads_stop(queue);
+	while ((job = job_take_out(queue)))
+		job->cancel(job->context, job, -ENOTCONN);
+	scoped_lock(&queue->lock);
 	queue->ready = NULL;
 	HASH_ITER (hh, queue->users, user, next) {
-		user->jobs = NULL;
+		user->in_turn = false;
 		user_free_unused(queue, user);
 	}
 }
@@ -245,12 +304,73 @@ void turns_user_put(struct turns *queue, struct turns_user *user)
 	user_free_unused(queue, user);
 }
 
-void turns_add(struct turns *queue, struct turns_user *user, struct turns_job *job)
+/* Under the lock: whether the interrupt of a job that is about to be added has come. */
+static bool interrupt_came_early(struct turns *queue, uint64_t request)
 {
-	scoped_lock(&queue->lock);
+	for (unsigned i = 0; request && i < EARLY_INTERRUPTS; i++)
+		if (queue->early[i] == request)
+			return true;
+	return false;
+}
+
+/* Under the lock. */
+static void job_append(struct turns *queue, struct turns_user *user, struct turns_job *job)
+{
 	DL_APPEND(user->jobs, job);
+	/* Without memory the job cannot be interrupted. */
+	job->is_listed =
+	    job->request && HASH_ADD_NEW(hh, queue->by_request, request, sizeof(job->request), job);
 	user_enqueue(queue, user);
 	threads_wake(queue);
+}
+
+void turns_add(struct turns *queue, struct turns_user *user, struct turns_job *job)
+{
+	pthread_mutex_lock(&queue->lock);
+	bool stopping = queue->stopping;
+	bool interrupted = !stopping && interrupt_came_early(queue, job->request);
+
+	job->user = user;
+	if (!stopping && !interrupted)
+		job_append(queue, user, job);
+	pthread_mutex_unlock(&queue->lock);
+	if (interrupted)
+		job->cancel(job->context, job, -EINTR);
+}
+
+/* The job of the request, if it waits: taken out of the queue. Else NULL. */
+static struct turns_job *job_interrupt(struct turns *queue, uint64_t request)
+{
+	struct turns_job *job = NULL;
+
+	scoped_lock(&queue->lock);
+	HASH_FIND(hh, queue->by_request, &request, sizeof(request), job);
+	if (job) {
+		struct turns_user *user = job->user;
+
+		job_remove(queue, job);
+		if (user->in_turn && !user->jobs) {
+			DL_DELETE(queue->ready, user);
+			user->in_turn = false;
+		}
+		return job;
+	}
+	for (unsigned i = 0; i < TURNS_THREADS; i++) {
+		if (queue->threads[i].request == request) {
+			atomic_store(&queue->threads[i].interrupted, true);
+			return NULL;
+		}
+	}
+	queue->early[queue->n_early++ % EARLY_INTERRUPTS] = request;
+	return NULL;
+}
+
+void turns_interrupt(struct turns *queue, uint64_t request)
+{
+	struct turns_job *job = request ? job_interrupt(queue, request) : NULL;
+
+	if (job)
+		job->cancel(job->context, job, -EINTR);
 }
 
 void turns_retry(struct turns *queue)

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The queue of jobs: few of a user at a time, users by turns, a user's jobs in
  * order, and threads that end when they are idle. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,11 +13,14 @@
 
 #define IDLE_SECONDS 60
 #define JOBS	     64
+/* No request has the number 0. */
+#define REQUEST(number) (1000 + (uint64_t)(number))
 
 struct job {
 	struct turns_job job; /* first */
 	int number;
-	atomic_bool progress, held, done;
+	atomic_bool progress, held, done, interrupted;
+	atomic_int cancelled; /* the error; 0: not cancelled */
 };
 
 static struct turns *queue;
@@ -29,23 +33,40 @@ static void work(void *context, struct turns_job *pointer)
 	struct job *job = (struct job *)pointer;
 
 	ck_assert_ptr_eq(context, &queue);
+	ck_assert(!atomic_load(&job->cancelled) && !atomic_load(pointer->interrupted));
 	atomic_store(&order[atomic_fetch_add(&n_begun, 1)], job->number);
 	atomic_store(&job->progress, true);
-	while (atomic_load(&job->held))
+	while (atomic_load(&job->held) && !atomic_load(pointer->interrupted))
 		usleep(100);
+	atomic_store(&job->interrupted, atomic_load(pointer->interrupted));
 	atomic_store(&job->done, true);
 	atomic_fetch_add(&n_done, 1);
 }
 
+static void cancel(void *context, struct turns_job *pointer, int error)
+{
+	struct job *job = (struct job *)pointer;
+
+	ck_assert_ptr_eq(context, &queue);
+	ck_assert(!atomic_load(&job->progress));
+	ck_assert_int_eq(atomic_exchange(&job->cancelled, error), 0);
+}
+
 static void up(unsigned idle_seconds)
 {
-	ck_assert_int_eq(turns_open(work, &queue, idle_seconds, &queue), 0);
+	ck_assert_int_eq(turns_open(idle_seconds, &queue), 0);
 	for (unsigned i = 0; i < 16; i++) {
 		users[i] = turns_user_get(queue, 1000 + i);
 		ck_assert_ptr_nonnull(users[i]);
 	}
 	for (int i = 0; i < JOBS; i++)
-		jobs[i] = (struct job){.number = i};
+		jobs[i] = (struct job){
+		    .job = {.work = work,
+			    .cancel = cancel,
+			    .context = &queue,
+			    .request = REQUEST(i)},
+		    .number = i,
+		};
 	n_begun = n_done = 0;
 }
 
@@ -134,7 +155,7 @@ START_TEST(threads_end_and_come_back)
 }
 END_TEST
 
-START_TEST(what_waits_is_forgotten_at_the_end)
+START_TEST(what_waits_is_cancelled_at_the_end)
 {
 	up(IDLE_SECONDS);
 	for (int i = 0; i < JOBS; i++)
@@ -143,10 +164,88 @@ START_TEST(what_waits_is_forgotten_at_the_end)
 	int done = atomic_load(&n_done);
 
 	ck_assert_int_eq(atomic_load(&n_begun), done);
+	for (int i = 0; i < JOBS; i++)
+		ck_assert_int_eq(atomic_load(&jobs[i].cancelled),
+				 atomic_load(&jobs[i].progress) ? 0 : -ENOTCONN);
 	turns_add(queue, users[3], &jobs[0].job); /* too late: the queue drops the job */
 	ck_assert_uint_eq(turns_threads(queue), 0);
 	down();
 	ck_assert_int_eq(atomic_load(&n_done), done);
+}
+END_TEST
+
+START_TEST(a_user_without_jobs_comes_first)
+{
+	up(IDLE_SECONDS);
+	for (int i = 0; i < TURNS_THREADS; i++)
+		add(i < TURNS_PER_USER ? 0 : 1 + (unsigned)i % 2, i, true);
+	until(&n_begun, TURNS_THREADS);
+	add(1, 20, false);
+	add(3, 21, false);
+	ck_assert_int_eq(atomic_load(&n_begun), TURNS_THREADS);
+	let_go(0);
+	until(&n_begun, TURNS_THREADS + 2);
+	ck_assert_int_eq(atomic_load(&order[TURNS_THREADS]), 21);
+	for (int i = 0; i < TURNS_THREADS; i++)
+		let_go(i);
+	until(&n_done, TURNS_THREADS + 2);
+	down();
+}
+END_TEST
+
+START_TEST(interrupts_end_jobs_that_wait)
+{
+	up(IDLE_SECONDS);
+	for (int i = 0; i < TURNS_PER_USER + 10; i++)
+		add(0, i, true);
+	until(&n_begun, TURNS_PER_USER);
+	for (int i = TURNS_PER_USER; i < TURNS_PER_USER + 9; i++) {
+		turns_interrupt(queue, REQUEST(i));
+		turns_interrupt(queue, REQUEST(i)); /* too late */
+		ck_assert_int_eq(atomic_load(&jobs[i].cancelled), -EINTR);
+	}
+	let_go(TURNS_PER_USER + 9);
+	let_go(0);
+	until(&n_done, 2);
+	ck_assert(atomic_load(&jobs[TURNS_PER_USER + 9].done));
+	for (int i = 0; i < TURNS_PER_USER; i++)
+		let_go(i);
+	until(&n_done, TURNS_PER_USER + 1);
+	down();
+}
+END_TEST
+
+START_TEST(interrupts_are_seen_by_jobs_that_run)
+{
+	up(IDLE_SECONDS);
+	add(0, 0, true);
+	add(0, 1, true);
+	until(&n_begun, 2);
+	turns_interrupt(queue, REQUEST(1));
+	until(&n_done, 1);
+	ck_assert(atomic_load(&jobs[1].interrupted) && !atomic_load(&jobs[0].done));
+	/* The thread's next job is not interrupted. */
+	add(0, 2, false);
+	until(&n_done, 2);
+	ck_assert(!atomic_load(&jobs[2].interrupted));
+	let_go(0);
+	until(&n_done, 3);
+	ck_assert(!atomic_load(&jobs[0].interrupted));
+	down();
+}
+END_TEST
+
+START_TEST(an_interrupt_may_come_before_its_job)
+{
+	up(IDLE_SECONDS);
+	turns_interrupt(queue, REQUEST(3));
+	turns_interrupt(queue, 0);
+	add(0, 3, false);
+	ck_assert_int_eq(atomic_load(&jobs[3].cancelled), -EINTR);
+	add(0, 4, false);
+	until(&n_done, 1);
+	ck_assert(atomic_load(&jobs[4].done));
+	down();
 }
 END_TEST
 
@@ -158,6 +257,10 @@ int main(void)
 	tcase_add_test(tests, one_user_does_not_hold_up_another);
 	tcase_add_test(tests, users_take_turns);
 	tcase_add_test(tests, threads_end_and_come_back);
-	tcase_add_test(tests, what_waits_is_forgotten_at_the_end);
+	tcase_add_test(tests, what_waits_is_cancelled_at_the_end);
+	tcase_add_test(tests, a_user_without_jobs_comes_first);
+	tcase_add_test(tests, interrupts_end_jobs_that_wait);
+	tcase_add_test(tests, interrupts_are_seen_by_jobs_that_run);
+	tcase_add_test(tests, an_interrupt_may_come_before_its_job);
 	return unit_main(suite);
 }
