@@ -103,6 +103,14 @@ static void finish_op(struct stream *stream, CUresult result)
 	pthread_mutex_unlock(&stream->lock);
 }
 
+static void operation_wait(void)
+{
+	if (settings.delay_us)
+		usleep(settings.delay_us);
+	while (settings.hold_path && access(settings.hold_path, F_OK) == 0)
+		usleep(1000);
+}
+
 static void *work(void *argument)
 {
 	struct stream *stream = argument;
@@ -111,8 +119,7 @@ static void *work(void *argument)
 	while ((op = next_op(stream))) {
 		CUresult result;
 
-		if (settings.delay_us)
-			usleep(settings.delay_us);
+		operation_wait();
 		result = execute(op, stream->context);
 		free(op);
 		finish_op(stream, result);

@@ -127,6 +127,7 @@ static void load(void)
 	settings.bar = size_setting("GPUMEM_STANDIN_BAR", 256ULL << 30);
 	settings.context_memory = size_setting("GPUMEM_STANDIN_CONTEXT_MEMORY", 0);
 	settings.delay_us = (unsigned)size_setting("GPUMEM_STANDIN_DELAY_US", 0);
+	settings.hold_path = getenv("GPUMEM_STANDIN_HOLD_FILE");
 	settings.fill = (int)(size_setting("GPUMEM_STANDIN_FILL", 0xA5) & 0xff);
 	if (word_setting("GPUMEM_STANDIN_FILL", "0"))
 		settings.fill = -1;
