@@ -149,3 +149,8 @@ uint64_t worker_request(void)
 {
 	return self ? self->request_number : 0;
 }
+
+bool worker_is_interrupted(void)
+{
+	return self && self->interrupted && atomic_load(self->interrupted);
+}

@@ -11,6 +11,7 @@
 #include "fs/core/stats.h"
 
 struct fs;
+struct deferral;
 
 /* libfuse's default number of buffers in a ring; data in further buffers is copied. */
 #define WORKER_PINS 8
@@ -19,6 +20,10 @@ struct worker {
 	struct copier *copier;
 	uint64_t request_number; /* journal_cause.request of the request that the thread serves; 0:
 				    none */
+	/* The request as a job of fs->turns, and whether the caller still waits for all of it; NULL:
+	 * the thread serves all users, and must not take long. */
+	const struct deferral *deferral;
+	const atomic_bool *interrupted;
 	struct stats_block *stats;
 	/* Populated, because a page fault while the kernel copies a reply can fail the reply if the
 	 * daemon is killed; pinned, because the GPU copies to and from the memory. */
@@ -72,6 +77,10 @@ void worker_memory_put_back(const struct worker_memory *taken);
 
 /* The number of the request that the calling thread serves; 0: none. */
 uint64_t worker_request(void);
+
+/* Whether the calling thread serves a request in fs->turns whose caller does not wait for the whole
+ * of it any more: then the request ends at its next piece. */
+bool worker_is_interrupted(void);
 
 struct copier *worker_copier(struct fs *fs); /* NULL as worker_self */
 

@@ -83,6 +83,7 @@ static bool request_is_short(uint32_t opcode)
 	case FUSE_LOOKUP:
 	case FUSE_FORGET:
 	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
 	case FUSE_GETATTR:
 	case FUSE_CREATE:
 	case FUSE_MKNOD:

@@ -26,6 +26,7 @@
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/channel.h"
 #include "fs/fuse/crew.h"
+#include "fs/fuse/deferral.h"
 #include "fs/fuse/internal.h"
 #include "fs/fuse/lookup_gc.h"
 #include "fs/fuse/readahead.h"
@@ -132,6 +133,12 @@ static bool request_serve(struct session *session, struct worker *worker, unsign
 	const struct fuse_in_header *header = worker->request;
 
 	crew_take(session->crew, number, header->opcode);
+	/* libfuse would answer that requests cannot be interrupted, or keep a list of all requests,
+	 * behind a lock. */
+	if (header->opcode == FUSE_INTERRUPT) {
+		deferral_interrupt(session->fs, worker->request, (size_t)n);
+		return true;
+	}
 	worker->request_number = header->unique;
 	fuse_session_process_buf(session->fuse, &buf);
 	timeline_answered(&session->fs->timeline, session->fs->options.mountpoint);

@@ -8,6 +8,7 @@
 #include "fs/control/nodes.h"
 #include "fs/file/volume.h"
 #include "fs/fuse/channel.h"
+#include "fs/fuse/deferral.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -15,6 +16,25 @@
 
 #define RELEASE_WAIT_NS	   1000000L
 #define RELEASE_WAIT_TRIES 20
+
+/* Counts the request, unless the worker that deferred the request has done so. */
+static void op_count_begin(struct op *op)
+{
+	const struct deferral *deferral = op->worker->deferral;
+
+	if (deferral) {
+		op->observers = deferral_notes(deferral)->observers;
+		op->began = deferral_notes(deferral)->began;
+		/* op_end counts the end of the request, as op_hand_over has done. */
+		stats_add(&op->worker->stats->ended, UINT64_MAX);
+		return;
+	}
+	op->observers = atomic_load_explicit(&op->fs->observers, memory_order_relaxed);
+	if (stats_count(op->worker->stats, op->kind))
+		op->observers |= OBSERVE_LATENCY;
+	if (op->observers)
+		op->began = observe_begin();
+}
 
 bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 {
@@ -29,11 +49,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 		return false;
 	}
 	log_caller_set(fuse_req_ctx(req)->uid);
-	op->observers = atomic_load_explicit(&op->fs->observers, memory_order_relaxed);
-	if (stats_count(op->worker->stats, kind))
-		op->observers |= OBSERVE_LATENCY;
-	if (op->observers)
-		op->began = observe_begin();
+	op_count_begin(op);
 	struct journal_request done;
 
 	/* recovery=transparent refuses io_uring, whose threads read requests inside libfuse. */
@@ -50,7 +66,7 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	}
 	struct stats_volume *volume = op_volume(op, op->inode);
 
-	if (volume)
+	if (volume && !op->worker->deferral)
 		stats_add(&volume->requests, 1);
 	return true;
 }
@@ -102,6 +118,16 @@ void op_done(struct op *op, fuse_req_t req, int error)
 		stats_add(&op->worker->stats->errors[op->kind], 1);
 	op_end(op, error);
 	fuse_reply_err(req, -error);
+}
+
+bool op_defer(struct op *op)
+{
+	const struct deferral_notes notes = {.observers = op->observers, .began = op->began};
+	bool deferred = deferral_begin(op->fs, op->worker, op->req, &notes);
+
+	if (deferred)
+		op_hand_over(op);
+	return deferred;
 }
 
 bool op_take_over(struct op *op, int channel)

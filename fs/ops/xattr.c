@@ -13,6 +13,7 @@
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_attributes.h"
+#include "fs/tree/inode_watch.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
@@ -80,6 +81,15 @@ static int attribute_set(struct op *op, fuse_req_t req, enum attr_id id, const c
 	return error;
 }
 
+/* Whether a change of the attribute may move, map or recall the bytes of the file. */
+static bool attribute_is_slow(struct inode *inode, int id)
+{
+	if (!S_ISREG(inode->mode) || (id != ATTR_PAGE_SIZE && id != ATTR_RESIDENT &&
+				      id != ATTR_MAPPING && id != ATTR_PERSIST))
+		return false;
+	return file_allocated(inode->file) || atomic_load(&inode->residency) != INODE_RESIDENT;
+}
+
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 			size_t size, int flags)
 {
@@ -90,6 +100,8 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 	op.bytes = size;
 	int id = attributes_find(name), error;
 
+	if (attribute_is_slow(op.inode, id) && op_defer(&op))
+		return;
 	if (op_drc_find(&op))
 		error = 0;
 	else if (id >= 0)
@@ -225,6 +237,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		return;
 	int id = attributes_find(name);
 
+	if (attribute_is_slow(op.inode, id) && op_defer(&op))
+		return;
 	if (op_drc_find(&op)) {
 		error = 0;
 	} else if (id >= 0) {
