@@ -62,6 +62,19 @@ static int inode_set_size(struct op *op, uint64_t size, int which)
 			       .told = op_told(op, which & FUSE_SET_ATTR_KILL_SUID)});
 }
 
+/* Whether a new size may zero or free much memory. */
+static bool size_is_far(const struct op *op, uint64_t size)
+{
+	uint64_t old, memory;
+
+	if (!S_ISREG(op->inode->mode))
+		return false;
+	memory = file_allocated(op->inode->file);
+	old = file_size(op->inode->file);
+	old = old < memory ? memory : old;
+	return memory && (old < size ? size - old : old - size) > OP_SMALL_BYTES;
+}
+
 /* Refuses times that would come back as other times. */
 static int times_check(const struct stat *st, int which)
 {
@@ -165,6 +178,8 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		return;
 	if (!error && which & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;
+		if (size_is_far(&op, op.bytes) && op_defer(&op))
+			return;
 		error = inode_set_size(&op, op.bytes, which);
 	}
 	if (!error) {

@@ -108,6 +108,8 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
 	if (!op_begin(&op, req, ino, STAT_FALLOCATE))
 		return;
 	op_range(&op, offset, (size_t)bytes);
+	if (op.bytes > OP_SMALL_BYTES && op_defer(&op))
+		return;
 	op_done(&op, req,
 		(int)inode_io(&op, op.inode,
 			      &(struct inode_io){.kind = INODE_ALLOCATE,
@@ -190,6 +192,14 @@ ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 	return n;
 }
 
+/* The bytes that a copy may move: programs ask for more than the source has. */
+static uint64_t copy_bytes_possible(struct inode *from, uint64_t offset, uint64_t bytes)
+{
+	uint64_t size = file_size(from->file), left = offset < size ? size - offset : 0;
+
+	return bytes < left ? bytes : left;
+}
+
 static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		    struct fuse_file_info *from_info, fuse_ino_t to_ino, off_t to_offset,
 		    struct fuse_file_info *to_info, size_t bytes, int flags)
@@ -204,6 +214,8 @@ static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,
 		op_done(&op, req, -EINVAL);
 		return;
 	}
+	if (copy_bytes_possible(op.inode, op.offset, bytes) > OP_SMALL_BYTES && op_defer(&op))
+		return;
 	ssize_t n = op_copy_bytes(&op, (uint64_t)from_offset, (uint64_t)to_offset, bytes);
 
 	if (n < 0) {

@@ -75,6 +75,9 @@ static inline void op_end(struct op *op, int64_t result)
 	if (op->to)
 		tsan_release(op->to);
 }
+/* A request that copies, zeroes or frees at most so many bytes may stay on its worker. */
+#define OP_SMALL_BYTES (8ULL << 20)
+
 /* Before any effect of a request that may take longer than a small copy: true if a thread of
  * fs->turns serves the request, from the start; then the caller returns. */
 bool op_defer(struct op *op);
