@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "common/clock.h"
+#include "fs/core/worker.h"
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/missing.h"
@@ -25,6 +26,9 @@ enum file_away file_away(const struct file *file)
 {
 	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
 }
+
+/* A request that was interrupted ends after about so many bytes. */
+#define PIECE_BYTES (64ULL << 20)
 
 /* A move of extents from any place of a set (bits 1 << place) to another place. */
 struct placing {
@@ -247,15 +251,29 @@ bool file_is_placed(const struct file *file, const struct file_call *call)
 	return file_is_held(file) || !run_find(file, &placing, 0, &run);
 }
 
-static int place_making_room(struct file *file, const struct file_call *call,
-			     const struct placing *placing)
+/* Moves all, and ends after a piece if nothing waits for the rest any more. */
+static int pieces_place(struct file *file, const struct file_call *call,
+			const struct placing *placing)
 {
-	struct volume *volume = file_volume(file);
 	uint64_t moved;
 	int rc;
 
 	do {
-		rc = extents_place(file, call, placing, FILE_MAY_WAIT, UINT64_MAX, &moved);
+		if (worker_is_interrupted())
+			return -EINTR;
+		rc = extents_place(file, call, placing, FILE_MAY_WAIT, PIECE_BYTES, &moved);
+	} while (rc == 0 && moved >= PIECE_BYTES);
+	return rc;
+}
+
+static int place_making_room(struct file *file, const struct file_call *call,
+			     const struct placing *placing)
+{
+	struct volume *volume = file_volume(file);
+	int rc;
+
+	do {
+		rc = pieces_place(file, call, placing);
 	} while ((rc == -ENOSPC || rc == -EDQUOT) && call->make_room &&
 		 call->make_room(call->quota_owner, volume, placing->to,
 				 rc == -EDQUOT ? PLACE_OWNER_LIMIT : PLACE_IS_FULL,
