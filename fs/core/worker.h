@@ -20,8 +20,8 @@ struct worker {
 	struct copier *copier;
 	uint64_t request_number; /* journal_cause.request of the request that the thread serves; 0:
 				    none */
-	/* The request as a job of fs->turns, and whether the caller still waits for all of it; NULL:
-	 * the thread serves all users, and must not take long. */
+	/* The request as a job of fs->turns, and whether the caller still waits for all of it;
+	 * NULL: the thread serves all users, and must not take long. */
 	const struct deferral *deferral;
 	const atomic_bool *interrupted;
 	struct stats_block *stats;

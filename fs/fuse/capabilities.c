@@ -153,8 +153,8 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 	conn->max_readahead = readahead_bytes(fs);
 	conn->time_gran = 1;
 	conn->max_background = 128;
-	/* Keeps libfuse from a list of all requests. Workers themselves take the kernel's interrupts
-	 * (deferral.h); over io_uring libfuse answers that there are none. */
+	/* Keeps libfuse from a list of all requests. Workers themselves take the kernel's
+	 * interrupts (deferral.h); over io_uring libfuse answers that there are none. */
 	conn->no_interrupt = 1;
 
 	fuse_set_feature_flag(conn, FUSE_CAP_ASYNC_READ); /* see readahead.h */

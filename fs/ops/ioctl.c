@@ -150,7 +150,11 @@ static void ioctl_save(struct op *op, fuse_req_t req)
 {
 	struct spool_saved saved;
 	struct inode *below = op->inode == op->fs->root ? NULL : op->inode;
-	int error = op->fs->spool ? spool_save_below(op->fs, below, &saved) : -ENOTSUP;
+
+	if (op->fs->spool && op_defer(op))
+		return;
+	uid_t uid = fuse_req_ctx(req)->uid, owner = user_is_privileged(uid) ? SPOOL_ALL_USERS : uid;
+	int error = op->fs->spool ? spool_save_below(op->fs, below, owner, &saved) : -ENOTSUP;
 
 	if (error && (error == -ENOTSUP || !saved.failed)) {
 		op_done(op, req, error);
@@ -201,11 +205,16 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 		op_done(op, req, error);
 		return;
 	}
+	uint64_t bytes = copy_bytes_possible(op->inode, ask);
+
+	if (bytes > OP_SMALL_BYTES && op_defer(op)) {
+		inode_put(op->fs, from, 1);
+		return;
+	}
 	op->to = op->inode;
 	op->inode = from;
 	op->offset = ask->from;
 	op->bytes = ask->bytes;
-	uint64_t bytes = copy_bytes_possible(op->to, ask);
 	ssize_t n = bytes ? op_copy_bytes(op, ask->from, ask->to, bytes) : 0;
 
 	if (n > 0)
@@ -251,6 +260,8 @@ static void ioctl_notify(struct op *op, fuse_req_t req, struct gpumem_notify *no
 	struct share *share;
 	int error = share_get(op, &share);
 
+	if (!error && op_defer(op))
+		return;
 	if (!error)
 		error = share_notify(share, fuse_req_ctx(req)->uid, file, notify);
 	if (error) {

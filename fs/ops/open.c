@@ -206,6 +206,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 
 	if (!op_begin(&op, req, ino, STAT_OPEN))
 		return;
+	if (atomic_load(&op.inode->residency) == INODE_AWAY && op_defer(&op))
+		return;
 	int flags = info->flags;
 	int error = op_open_flags(&op, req, op.inode, info);
 
@@ -247,10 +249,13 @@ static void op_save(fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	const struct fs *fs = fuse_req_userdata(req);
 	struct op op;
 
-	if (!fs->options.spool)
+	if (!fs->options.spool) {
 		op_unsupported(req, kind);
-	else if (op_begin(&op, req, ino, kind))
-		op_done(&op, req, spool_save(op.fs, op.inode));
+		return;
+	}
+	if (!op_begin(&op, req, ino, kind) || op_defer(&op))
+		return;
+	op_done(&op, req, spool_save(op.fs, op.inode));
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *info)

@@ -84,10 +84,12 @@ static int attribute_set(struct op *op, fuse_req_t req, enum attr_id id, const c
 /* Whether a change of the attribute may move, map or recall the bytes of the file. */
 static bool attribute_is_slow(struct inode *inode, int id)
 {
-	if (!S_ISREG(inode->mode) || (id != ATTR_PAGE_SIZE && id != ATTR_RESIDENT &&
-				      id != ATTR_MAPPING && id != ATTR_PERSIST))
+	if (!S_ISREG(inode->mode))
 		return false;
-	return file_allocated(inode->file) || atomic_load(&inode->residency) != INODE_RESIDENT;
+	if (atomic_load(&inode->residency) == INODE_AWAY)
+		return id == ATTR_PAGE_SIZE || id == ATTR_RESIDENT || id == ATTR_PERSIST;
+	return (id == ATTR_PAGE_SIZE || id == ATTR_RESIDENT || id == ATTR_MAPPING) &&
+	       file_allocated(inode->file);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,

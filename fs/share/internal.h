@@ -30,9 +30,9 @@
 #include "fs/file/export.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/persist.h"
-#include "fs/turns/turns.h"
 #include "fs/share/share.h"
 #include "fs/share/wire.h"
+#include "fs/turns/turns.h"
 
 struct share_lease {
 	UT_hash_handle hh; /* in its connection's leases, by number */

@@ -9,6 +9,7 @@
 
 #include "common/cleanup.h"
 #include "fs/core/caller.h"
+#include "fs/core/worker.h"
 #include "fs/file/volume.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
@@ -160,10 +161,12 @@ int share_notify(struct share *share, uid_t uid, const struct inode *inode,
 	telling.number = share->last_notice;
 	telling.last = share->last_listener;
 	pthread_mutex_unlock(&share->lock);
-	while (listeners_tell_some(share, &telling))
+	while (listeners_tell_some(share, &telling) && !worker_is_interrupted())
 		;
 	notify->number = telling.number;
 	notify->sent = telling.sent;
+	if (!telling.sent && worker_is_interrupted())
+		return -EINTR;
 	/* The same for a process of another user and for no process: no user learns from the daemon
 	 * which processes of others have files. */
 	return telling.sent ? 0 : -ESRCH;

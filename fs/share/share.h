@@ -54,7 +54,7 @@ struct share_ask {
 	enum share_times times;
 	pid_t pid; /* of the caller */
 	uid_t uid;
-	bool resent; /* an earlier daemon may have begun to serve the ioctl */
+	bool resent;	  /* an earlier daemon may have begun to serve the ioctl */
 	uint64_t request; /* the number of the ioctl's request; 0: none */
 	struct gpumem_lease_ask ask;
 	/* Called by a thread of the queue with the result of share_ask. Owns the ask. */

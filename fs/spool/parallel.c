@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <errno.h>
 #include <pthread.h>
 
 #include "fs/core/worker.h"
@@ -19,7 +20,8 @@ static void pool_work_on(struct pool_work *all)
 
 	while (!atomic_load(&all->error) &&
 	       (number = atomic_fetch_add(&all->next, 1)) < all->count) {
-		int none = 0, error = all->work(all->context, number);
+		int none = 0;
+		int error = worker_is_interrupted() ? -EINTR : all->work(all->context, number);
 
 		if (error)
 			atomic_compare_exchange_strong(&all->error, &none, error);

@@ -29,6 +29,8 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 {
 	char path[PATH_MAX];
 
+	if (error == -EINTR)
+		return error; /* a signal came: nothing is wrong */
 	tree_path_text(fs, inode, path, PATH_MAX);
 	/* Every fsync tries again, so the log line is limited. */
 	log_caller_error("%s: cannot be saved to the spool: %s: the file stays in memory, and its "
@@ -80,6 +82,7 @@ int spool_save(struct fs *fs, struct inode *inode)
 
 struct saving {
 	struct fs *fs;
+	uid_t owner; /* collect this user's files; SPOOL_ALL_USERS: all */
 	struct inode **at;
 	size_t count;
 	bool large; /* collect large files; else small ones */
@@ -96,6 +99,8 @@ static int saving_save_number(void *context, uint64_t number)
 
 	if (rc)
 		spool_failed(saving->fs, saving->at[number], rc);
+	if (rc == -EINTR)
+		return rc;
 	scoped_lock(&saving->lock);
 	saving->saved.files += one.files;
 	saving->saved.bytes += one.bytes;
@@ -121,6 +126,12 @@ static bool inode_lies_below(struct fs *fs, struct inode *inode, const struct in
 	pthread_mutex_unlock(&inode->lock);
 	brlock_read_unlock(&fs->topology, token);
 	return found;
+}
+
+static bool inode_is_of(struct inode *inode, uid_t owner)
+{
+	scoped_lock(&inode->lock);
+	return owner == SPOOL_ALL_USERS || inode->uid == owner;
 }
 
 static bool inode_is_to_be_saved(struct inode *inode)
@@ -150,8 +161,8 @@ static int saving_collect(struct saving *saving, const struct inode *dir)
 	while (rc == 0 && (inode = inode_table_next(fs->inodes, &slot))) {
 		bool is_large = S_ISREG(inode->mode) && file_size(inode->file) >= SPOOL_LARGE;
 
-		if (is_large == saving->large && inode_is_to_be_saved(inode) &&
-		    inode_lies_below(fs, inode, dir))
+		if (is_large == saving->large && inode_is_of(inode, saving->owner) &&
+		    inode_is_to_be_saved(inode) && inode_lies_below(fs, inode, dir))
 			rc = saving_add(saving, inode);
 		else
 			inode_put(fs, inode, 1);
@@ -166,8 +177,9 @@ static int saving_run(struct saving *saving, const struct inode *dir)
 	int rc = saving_collect(saving, dir);
 
 	if (rc == 0)
-		spool_parallel(saving->count, saving->large ? SPOOL_LARGE_AT_ONCE : SPOOL_THREADS,
-			       saving_save_number, saving);
+		rc = spool_parallel(saving->count,
+				    saving->large ? SPOOL_LARGE_AT_ONCE : SPOOL_THREADS,
+				    saving_save_number, saving);
 	for (size_t i = 0; i < saving->count; i++)
 		inode_put(saving->fs, saving->at[i], 1);
 	free(saving->at);
@@ -176,9 +188,9 @@ static int saving_run(struct saving *saving, const struct inode *dir)
 	return rc;
 }
 
-int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved)
+int spool_save_below(struct fs *fs, struct inode *dir, uid_t owner, struct spool_saved *saved)
 {
-	struct saving saving = {.fs = fs};
+	struct saving saving = {.fs = fs, .owner = owner};
 
 	*saved = (struct spool_saved){0};
 	if (!fs->spool)
@@ -307,7 +319,7 @@ static void save_at_end(struct fs *fs, struct spool_saved *saved)
 	struct background extender = {0};
 
 	background_start(&extender, extender_work, NULL);
-	spool_save_below(fs, NULL, saved);
+	spool_save_below(fs, NULL, SPOOL_ALL_USERS, saved);
 	background_stop(&extender);
 }
 

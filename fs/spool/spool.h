@@ -46,9 +46,10 @@ struct spool_saved {
 /* Saves one file and the directories above it; for a directory, also the names of its entries that
  * have a record. 0, or -errno, with a log line if an administrator must act. */
 int spool_save(struct fs *fs, struct inode *inode);
-/* Saves everything below a directory (NULL: the whole tree) with several threads. The first error.
- */
-int spool_save_below(struct fs *fs, struct inode *dir, struct spool_saved *saved);
+/* Saves everything of an owner below a directory (NULL: the whole tree) with several threads. The
+ * first error; -EINTR after an interrupt. */
+#define SPOOL_ALL_USERS ((uid_t)-1)
+int spool_save_below(struct fs *fs, struct inode *dir, uid_t owner, struct spool_saved *saved);
 
 /* The bytes of [from, from + bytes) changed. To be called before the reply. */
 void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes);

@@ -64,9 +64,9 @@ static struct turns_user *user_next(struct turns *queue)
 {
 	struct turns_user *user, *least = queue->ready;
 
-	DL_FOREACH(queue->ready, user)
-	if (user->running < least->running)
-		least = user;
+	DL_FOREACH (queue->ready, user)
+		if (user->running < least->running)
+			least = user;
 	return least;
 }
 

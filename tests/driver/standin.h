@@ -37,9 +37,9 @@ struct settings {
 	uint64_t bar;		 /* BAR1 bytes of each GPU */
 	uint64_t context_memory; /* bytes that a context takes */
 	int driver_version;
-	unsigned delay_us; /* before each operation of a stream */
+	unsigned delay_us;     /* before each operation of a stream */
 	const char *hold_path; /* operations of streams wait while the file exists; NULL: none */
-	int fill;	   /* byte that new memory holds; negative: no fill */
+	int fill;	       /* byte that new memory holds; negative: no fill */
 	bool peer, peer_refused;
 	bool pageable_is_error; /* asynchronous copies from or to memory that is not pinned */
 	bool no_kernels, kernels_lie;

@@ -232,7 +232,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(tree_init(&fs) == 0);
 	if (spool_open(&fs) == 0) {
 		walk(fs.root, RECORDS_MAX);
-		spool_save_below(&fs, NULL, &saved);
+		spool_save_below(&fs, NULL, SPOOL_ALL_USERS, &saved);
 		walk(fs.root, RECORDS_MAX);
 		spool_close(&fs);
 	}

@@ -185,13 +185,29 @@ START_TEST(files_below_a_directory_are_saved)
 	ck_assert_int_eq(make_dir(gpu(0), "other"), 0);
 	file_of(at(gpu(0), "dir"), "file", 10);
 	file_of(at(gpu(0), "other"), "file", 10);
-	ck_assert_int_eq(spool_save_below(&fixture, at(gpu(0), "dir"), &saved), 0);
+	ck_assert_int_eq(spool_save_below(&fixture, at(gpu(0), "dir"), SPOOL_ALL_USERS, &saved), 0);
 	ck_assert_uint_eq(saved.bytes, 10);
 	ck_assert_uint_eq(saved.failed, 0);
 	ck_assert(is_on_disk("gpu0/dir/file"));
 	ck_assert(!is_on_disk("gpu0/other/file"));
-	ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+	ck_assert_int_eq(spool_save_below(&fixture, NULL, SPOOL_ALL_USERS, &saved), 0);
 	ck_assert(is_on_disk("gpu0/other/file"));
+}
+END_TEST
+
+START_TEST(a_users_own_files_are_saved)
+{
+	struct tree_attrs owner = {.which = TREE_UID, .uid = 4711};
+	struct spool_saved saved;
+
+	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);
+	file_of(at(gpu(0), "dir"), "of_user", 10);
+	file_of(at(gpu(0), "dir"), "of_another", 10);
+	tree_set_attrs(&fixture, at(at(gpu(0), "dir"), "of_user"), &owner);
+	ck_assert_int_eq(spool_save_below(&fixture, NULL, 4711, &saved), 0);
+	ck_assert_uint_eq(saved.bytes, 10);
+	ck_assert(is_on_disk("gpu0/dir/of_user"));
+	ck_assert(!is_on_disk("gpu0/dir/of_another"));
 }
 END_TEST
 
@@ -368,7 +384,7 @@ START_TEST(a_full_disk)
 	int rc = spool_save(&fixture, file);
 
 	struct spool_saved saved;
-	int all = spool_save_below(&fixture, NULL, &saved);
+	int all = spool_save_below(&fixture, NULL, SPOOL_ALL_USERS, &saved);
 
 	setrlimit(RLIMIT_FSIZE, &limit);
 	ck_assert_int_eq(rc, -EFBIG);
@@ -425,6 +441,7 @@ static Suite *suite(void)
 	tcase_add_test(tcase, only_what_changed_is_written);
 	tcase_add_test(tcase, an_unchanged_file_is_not_written);
 	tcase_add_test(tcase, files_below_a_directory_are_saved);
+	tcase_add_test(tcase, a_users_own_files_are_saved);
 	tcase_add_test(tcase, quotas_come_back);
 	tcase_add_test(tcase, what_sharers_wrote_is_found);
 	tcase_add_test(tcase, shorter_and_longer);

@@ -47,7 +47,7 @@ START_TEST(written_while_saved)
 	atomic_store(&over, false);
 	ck_assert_int_eq(pthread_create(&writer, NULL, write_pieces, at(gpu(0), "large")), 0);
 	for (unsigned i = 0; i < SAVES; i++)
-		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+		ck_assert_int_eq(spool_save_below(&fixture, NULL, SPOOL_ALL_USERS, &saved), 0);
 	atomic_store(&over, true);
 	pthread_join(writer, NULL);
 	remount();
@@ -115,7 +115,7 @@ START_TEST(renamed_while_saved)
 	atomic_store(&over, false);
 	ck_assert_int_eq(pthread_create(&renamer, NULL, rename_all, NULL), 0);
 	for (unsigned i = 0; i < 2 * SAVES; i++) {
-		ck_assert_int_eq(spool_save_below(&fixture, NULL, &saved), 0);
+		ck_assert_int_eq(spool_save_below(&fixture, NULL, SPOOL_ALL_USERS, &saved), 0);
 		atomic_fetch_add(&saves, 1);
 	}
 	atomic_store(&over, true);
