@@ -118,8 +118,9 @@ struct gpumem_copy_ask {
 
 #define GPUMEM_SAVED_FIRST 992
 
-/* The result of GPUMEM_IOC_SAVE on a file, or on a directory for all files below: the work done to
- * write them to the mount's spool. ENOTSUP: the mount has no spool. */
+/* The result of GPUMEM_IOC_SAVE on a file, or on a directory for all files below, of the caller
+ * alone unless root calls: the work done to write them to the mount's spool. ENOTSUP: the mount has
+ * no spool. EINTR: a signal came, and some files may not be written. */
 struct gpumem_saved {
 	uint64_t files, bytes; /* written */
 	uint64_t failed;       /* files that could not be saved */

@@ -153,7 +153,9 @@ static void ioctl_save(struct op *op, fuse_req_t req)
 
 	if (op->fs->spool && op_defer(op))
 		return;
-	uid_t uid = fuse_req_ctx(req)->uid, owner = user_is_privileged(uid) ? SPOOL_ALL_USERS : uid;
+	/* Below a directory, or the root, the caller may not even see other users' files. */
+	uid_t uid = fuse_req_ctx(req)->uid;
+	uid_t owner = S_ISDIR(op->inode->mode) && !user_is_privileged(uid) ? uid : SPOOL_ALL_USERS;
 	int error = op->fs->spool ? spool_save_below(op->fs, below, owner, &saved) : -ENOTSUP;
 
 	if (error && (error == -ENOTSUP || !saved.failed)) {
