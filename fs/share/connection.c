@@ -39,7 +39,7 @@ static struct share_connection *connection_make(struct share *share, int fd, uin
 	if (!connection)
 		return NULL;
 	*connection = (struct share_connection){
-	    .job = {.work = share_work, .cancel = share_cancel, .context = share},
+	    .job = share->job,
 	    .user = turns_user_get(share->fs->turns, peer->uid),
 	    .fd = fd,
 	    .pid = peer->pid,

@@ -122,6 +122,7 @@ struct share {
 	FILE *mounts; /* mountinfo, opened while a descriptor is left; NULL: not needed */
 	dev_t device; /* of the mount; 0: not known */
 	share_changed *changed;
+	struct turns_job job; /* what the job of a connection begins as */
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
 	struct share_listener *listeners;

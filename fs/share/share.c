@@ -195,6 +195,7 @@ int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share
 			   .tree_fd = -1,
 			   .device = device,
 			   .changed = changed,
+			   .job = {.work = share_work, .cancel = share_cancel, .context = share},
 			   /* Late answers to notices of an earlier daemon have other numbers. */
 			   .last_notice = (uint32_t)clock_ns()};
 	pthread_mutex_init(&share->lock, NULL);
