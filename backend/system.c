@@ -10,15 +10,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
+#include "backend/tmpfs.h"
 #include "common/cleanup.h"
 #include "common/descriptors.h"
 #include "common/log.h"
@@ -40,53 +38,6 @@ struct system_memory {
 	atomic_bool has_huge; /* the mount for huge pages may have objects */
 };
 
-/* A tmpfs that is mounted nowhere: its descriptor, or -errno. */
-static int mount_new(uint64_t bytes, const char *huge)
-{
-	AUTO_CLOSE int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
-	char size[24];
-
-	if (context < 0)
-		return -errno;
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) < 0 ||
-	    fsconfig(context, FSCONFIG_SET_STRING, "nr_inodes", "0", 0) < 0 ||
-	    fsconfig(context, FSCONFIG_SET_STRING, "mode", "0700", 0) < 0)
-		return -errno;
-	/* Kernels without transparent huge pages do not know the option. */
-	if (fsconfig(context, FSCONFIG_SET_STRING, "huge", huge, 0) < 0 && errno != EINVAL)
-		return -errno;
-	if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return -errno;
-
-	int fd = fsmount(context, FSMOUNT_CLOEXEC,
-			 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-
-	return fd < 0 ? -errno : fd;
-}
-
-static uint64_t mount_used(int mount)
-{
-	struct statfs fs;
-
-	if (mount < 0 || fstatfs(mount, &fs) < 0)
-		return 0;
-	return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-}
-
-static void mount_resize(int mount, uint64_t bytes)
-{
-	AUTO_CLOSE int context = fspick(mount, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
-	char size[24];
-
-	if (context < 0)
-		return;
-	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	/* Refused while the mount holds more; the next call tries again. */
-	if (fsconfig(context, FSCONFIG_SET_STRING, "size", size, 0) == 0)
-		fsconfig(context, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
-}
-
 /* lock held. While no object has huge pages, the whole limit belongs to the mount for small pages:
  * creating an object then takes no system call here. */
 static void mounts_share_limit(struct system_memory *memory)
@@ -94,13 +45,14 @@ static void mounts_share_limit(struct system_memory *memory)
 	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0 || !atomic_load(&memory->has_huge))
 		return;
 	for (int kind = 0; kind < SYSTEM_KINDS; kind++) {
-		uint64_t other = mount_used(memory->mounts[!kind]);
+		uint64_t other = tmpfs_used(memory->mounts[!kind]);
 		uint64_t bound = memory->bytes > other ? memory->bytes - other : 0;
 
 		if (bound < BYTES_MIN)
 			bound = BYTES_MIN;
 		if (bound != memory->bounds[kind])
-			mount_resize(memory->mounts[kind], bound);
+			/* Refused while the mount holds more; the next call tries again. */
+			tmpfs_resize(memory->mounts[kind], bound);
 		memory->bounds[kind] = bound;
 	}
 }
@@ -116,7 +68,7 @@ int system_memory_open(uint64_t bytes, struct system_memory **memory)
 	made->bytes = bytes < BYTES_MIN ? BYTES_MIN : bytes;
 	made->bounds[SYSTEM_PAGES_SMALL] = made->bytes;
 	made->mounts[SYSTEM_PAGES_HUGE] = -1;
-	made->mounts[SYSTEM_PAGES_SMALL] = mount_new(made->bytes, "advise");
+	made->mounts[SYSTEM_PAGES_SMALL] = tmpfs_new(made->bytes, "advise");
 	if (made->mounts[SYSTEM_PAGES_SMALL] < 0)
 		log_info("host: no tmpfs of its own (%s): plain memfds, whose mappings can pass "
 			 "host_size",
@@ -169,7 +121,7 @@ static int mount_of_kind(struct system_memory *memory, enum system_pages pages)
 	int *huge = &memory->mounts[SYSTEM_PAGES_HUGE];
 
 	if (pages == SYSTEM_PAGES_HUGE && *huge < 0) {
-		*huge = mount_new(memory->bytes, "always");
+		*huge = tmpfs_new(memory->bytes, "always");
 		if (*huge < 0)
 			log_no_huge(memory, -*huge);
 	}
@@ -202,8 +154,7 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 	if (pages == SYSTEM_PAGES_HUGE)
 		atomic_store(&memory->has_huge, true);
 	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0) {
-		made =
-		    openat(mount_of_kind(memory, pages), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		made = tmpfs_object(mount_of_kind(memory, pages));
 	} else {
 		if (pages == SYSTEM_PAGES_HUGE)
 			log_no_huge(memory, EPERM);
@@ -270,8 +221,8 @@ int system_usage(struct system_memory *memory, struct system_usage *usage)
 	if (bounded) {
 		scoped_lock(&memory->lock);
 		mounts_share_limit(memory);
-		used = mount_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
-		       mount_used(memory->mounts[SYSTEM_PAGES_HUGE]);
+		used = tmpfs_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
+		       tmpfs_used(memory->mounts[SYSTEM_PAGES_HUGE]);
 	}
 	*usage = (struct system_usage){
 	    .total = memory->bytes,
