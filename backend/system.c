@@ -2,8 +2,10 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Two tmpfs mounts, because whether an object gets huge pages when written is a property of its
  * mount (huge=advise covers only page faults of mappings with MADV_HUGEPAGE). The two share a
- * limit: each may have the other's rest. The sizes are set again whenever an object is made or the
- * usage is read; in between, both together may exceed the limit. */
+ * limit, from which the charges of objects with a tmpfs of their own are subtracted: each may have
+ * the other's rest. The sizes are set again whenever an object is made, the usage is read, or these
+ * charges have changed by more than a share of the limit; in between, all together may exceed the
+ * limit. */
 #include "backend/system.h"
 
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/bounded.h"
 #include "backend/tmpfs.h"
 #include "common/cleanup.h"
 #include "common/descriptors.h"
@@ -28,24 +31,32 @@
 /* size=0 means no limit to tmpfs. */
 #define BYTES_MIN 4096ULL
 
+/* The share of the limit that is not worth the system calls. */
+#define DRIFT_SHARE 64
+
 struct system_memory {
 	uint64_t bytes;
 	_Atomic uint64_t counted; /* by system_account */
 	atomic_bool said_no_fds, said_no_huge;
-	pthread_mutex_t lock;	  /* the mounts and their sizes */
+	atomic_bool no_own;	  /* objects cannot have a tmpfs of their own; logged */
+	pthread_mutex_t lock;	  /* the mounts and their sizes, and limits of objects */
+	uint64_t own, own_shared; /* charges of objects with their own tmpfs; in bounds already */
 	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
 	atomic_bool has_huge; /* the mount for huge pages may have objects */
 };
 
-/* lock held. While no object has huge pages, the whole limit belongs to the mount for small pages:
- * creating an object then takes no system call here. */
+/* lock held. While no object has huge pages or a tmpfs of its own, the whole limit belongs to the
+ * mount for small pages: creating an object then takes no system call here. */
 static void mounts_share_limit(struct system_memory *memory)
 {
-	if (memory->mounts[SYSTEM_PAGES_HUGE] < 0 || !atomic_load(&memory->has_huge))
+	bool has_huge = memory->mounts[SYSTEM_PAGES_HUGE] >= 0 && atomic_load(&memory->has_huge);
+
+	if (!has_huge && !memory->own && !memory->own_shared)
 		return;
-	for (int kind = 0; kind < SYSTEM_KINDS; kind++) {
-		uint64_t other = tmpfs_used(memory->mounts[!kind]);
+	memory->own_shared = memory->own;
+	for (int kind = 0; kind < SYSTEM_KINDS && memory->mounts[kind] >= 0; kind++) {
+		uint64_t other = tmpfs_used(memory->mounts[!kind]) + memory->own;
 		uint64_t bound = memory->bytes > other ? memory->bytes - other : 0;
 
 		if (bound < BYTES_MIN)
@@ -147,19 +158,44 @@ void system_memory_adopt(struct system_memory *memory, enum system_pages pages, 
 	atomic_store(&memory->has_huge, true);
 }
 
-int system_object_new(struct system_memory *memory, enum system_pages pages, int *fd)
+bool system_has_own_tmpfs(const struct system_memory *memory)
 {
-	int made;
+	return memory->mounts[SYSTEM_PAGES_SMALL] >= 0 && !atomic_load(&memory->no_own);
+}
 
+/* -1 if objects cannot have a tmpfs of their own, and for good; else as open(2). */
+static int object_new_own(struct system_memory *memory, enum system_pages pages)
+{
+	int made = bounded_new(pages == SYSTEM_PAGES_HUGE ? "always" : "advise");
+	bool transient = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSPC;
+
+	if (made < 0 && !transient && !atomic_exchange(&memory->no_own, true))
+		log_info("host: no tmpfs for a single file (%s): a process with a lease can pass "
+			 "a quota until the next check",
+			 strerror(errno));
+	return made;
+}
+
+/* As open(2). */
+static int object_new_shared(struct system_memory *memory, enum system_pages pages)
+{
 	if (pages == SYSTEM_PAGES_HUGE)
 		atomic_store(&memory->has_huge, true);
-	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0) {
-		made = tmpfs_object(mount_of_kind(memory, pages));
-	} else {
-		if (pages == SYSTEM_PAGES_HUGE)
-			log_no_huge(memory, EPERM);
-		made = memfd_new();
-	}
+	if (memory->mounts[SYSTEM_PAGES_SMALL] >= 0)
+		return tmpfs_object(mount_of_kind(memory, pages));
+	if (pages == SYSTEM_PAGES_HUGE)
+		log_no_huge(memory, EPERM);
+	return memfd_new();
+}
+
+int system_object_new(struct system_memory *memory, enum system_pages pages,
+		      enum system_tmpfs tmpfs, int *fd)
+{
+	bool own = tmpfs == SYSTEM_TMPFS_OWN && system_has_own_tmpfs(memory);
+	int made = own ? object_new_own(memory, pages) : -1;
+
+	if (made < 0 && (!own || !system_has_own_tmpfs(memory)))
+		made = object_new_shared(memory, pages);
 	made = descriptor_unreserved(DESCRIPTOR_MEMORY, made);
 	if (made >= 0) {
 		*fd = made;
@@ -175,6 +211,30 @@ int system_object_new(struct system_memory *memory, enum system_pages pages, int
 			  "(ulimit -Hn, LimitNOFILE=)",
 			  strerror(error));
 	return -ENOSPC;
+}
+
+enum system_tmpfs system_object_tmpfs(int fd)
+{
+	return bounded_is(fd) ? SYSTEM_TMPFS_OWN : SYSTEM_TMPFS_SHARED;
+}
+
+uint64_t system_object_limit(int fd)
+{
+	return bounded_limit(fd);
+}
+
+int system_object_set_limit(struct system_memory *memory, int fd, uint64_t bytes)
+{
+	scoped_lock(&memory->lock);
+	return bounded_set_limit(fd, bytes);
+}
+
+int system_object_raise_limit(struct system_memory *memory, int fd, uint64_t bytes)
+{
+	scoped_lock(&memory->lock);
+	uint64_t limit = bounded_limit(fd);
+
+	return limit >= SYSTEM_UNLIMITED || limit < bytes ? bounded_set_limit(fd, bytes) : 0;
 }
 
 /* A write lease is granted only while no other open file of the object exists; duplicated
@@ -195,7 +255,34 @@ uint64_t system_bytes(const struct system_memory *memory)
 	return memory->bytes;
 }
 
-int system_account(struct system_memory *memory, int64_t bytes)
+static uint64_t mounts_used(const struct system_memory *memory)
+{
+	return tmpfs_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
+	       tmpfs_used(memory->mounts[SYSTEM_PAGES_HUGE]);
+}
+
+/* lock held. */
+static void account_own_add(struct system_memory *memory, int64_t bytes)
+{
+	memory->own += (uint64_t)bytes;
+
+	uint64_t drift = memory->own > memory->own_shared ? memory->own - memory->own_shared
+							  : memory->own_shared - memory->own;
+
+	if (drift > memory->bytes / DRIFT_SHARE)
+		mounts_share_limit(memory);
+}
+
+static int account_own(struct system_memory *memory, int64_t bytes)
+{
+	scoped_lock(&memory->lock);
+	if (bytes > 0 && memory->own + (uint64_t)bytes + mounts_used(memory) > memory->bytes)
+		return -ENOSPC;
+	account_own_add(memory, bytes);
+	return 0;
+}
+
+static int account_shared(struct system_memory *memory, int64_t bytes)
 {
 	bool bounded = memory->mounts[SYSTEM_PAGES_SMALL] >= 0;
 	uint64_t now = atomic_load(&memory->counted), next;
@@ -208,9 +295,20 @@ int system_account(struct system_memory *memory, int64_t bytes)
 	return 0;
 }
 
-void system_account_force(struct system_memory *memory, int64_t bytes)
+int system_account(struct system_memory *memory, enum system_tmpfs tmpfs, int64_t bytes)
 {
-	atomic_fetch_add(&memory->counted, (uint64_t)bytes);
+	return tmpfs == SYSTEM_TMPFS_OWN ? account_own(memory, bytes)
+					 : account_shared(memory, bytes);
+}
+
+void system_account_force(struct system_memory *memory, enum system_tmpfs tmpfs, int64_t bytes)
+{
+	if (tmpfs == SYSTEM_TMPFS_OWN) {
+		scoped_lock(&memory->lock);
+		account_own_add(memory, bytes);
+	} else {
+		atomic_fetch_add(&memory->counted, (uint64_t)bytes);
+	}
 }
 
 int system_usage(struct system_memory *memory, struct system_usage *usage)
@@ -221,8 +319,7 @@ int system_usage(struct system_memory *memory, struct system_usage *usage)
 	if (bounded) {
 		scoped_lock(&memory->lock);
 		mounts_share_limit(memory);
-		used = tmpfs_used(memory->mounts[SYSTEM_PAGES_SMALL]) +
-		       tmpfs_used(memory->mounts[SYSTEM_PAGES_HUGE]);
+		used = memory->own + mounts_used(memory);
 	}
 	*usage = (struct system_usage){
 	    .total = memory->bytes,

@@ -176,6 +176,18 @@ static void lease_uncount(struct file *file, enum file_lease_kind kind)
 	atomic_fetch_sub(&file->leases, 1);
 }
 
+/* The lease is counted: a quota that comes above the file from here on finds the file leased. */
+static int lease_promise(struct file *file, const struct file_call *call,
+			 enum file_share_access access)
+{
+	if (file_is_device(file))
+		return 0;
+	if (access == FILE_SHARE_WRITE && file_is_unbounded(file) &&
+	    host_tmpfs_wanted(call) == SYSTEM_TMPFS_OWN)
+		return host_is_shared(file) ? -EBUSY : -EXDEV;
+	return host_promise(file, call, NULL);
+}
+
 /* -EAGAIN: extents are not where they should be. */
 static int lease_once(struct file *file, const struct file_call *call,
 		      enum file_share_access access, enum file_wait wait)
@@ -195,7 +207,7 @@ static int lease_once(struct file *file, const struct file_call *call,
 	rc = file_make_exportable(file, call);
 	if (rc == 0) {
 		kind = lease_count(file, access);
-		rc = file_is_device(file) ? 0 : host_promise(file, call, NULL);
+		rc = lease_promise(file, call, access);
 		if (rc < 0)
 			lease_uncount(file, kind);
 	}
@@ -270,6 +282,12 @@ void file_lease_end(struct file *file, enum file_lease_kind kind)
 uint32_t file_leases(const struct file *file)
 {
 	return atomic_load(&file->leases);
+}
+
+bool file_may_outgrow_quota(const struct file *file)
+{
+	return file_is_unbounded(file) &&
+	       (file_is_held(file) || (file_was_leased(file) && host_has_descriptors(file)));
 }
 
 bool file_is_held(const struct file *file)

@@ -32,7 +32,9 @@ enum file_lease_kind { FILE_LEASE_HOLDS, FILE_LEASE_LOOSE, FILE_LEASE_DROPPED };
  * would take memory away (shrink, punch, relayout, move to another volume) are -EBUSY. A lease for
  * reading a file in host/ is loose: the file can shrink, and a file that moves leaves the object to
  * the reader. Returns FILE_LEASE_HOLDS or FILE_LEASE_LOOSE. -ENOSPC, -EDQUOT: holes could not be
- * filled or small pieces not replaced, and no lease is counted. */
+ * filled or small pieces not replaced, and no lease is counted. -EXDEV: below a quota a lease for
+ * writing needs an object with a tmpfs of its own; call file_replace_object first. -EBUSY: programs
+ * have the object that the file has. */
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
 	       enum file_wait wait);
 /* For recovery: makes a lease loose that was counted as FILE_LEASE_HOLDS. */
@@ -47,6 +49,9 @@ void file_unlease(struct file *file, uint32_t leases);
 /* The number of leases that were not dropped. */
 uint32_t file_leases(const struct file *file);
 bool file_is_held(const struct file *file);
+/* Whether a process may have a descriptor through which a host/ file can grow beyond a quota that
+ * comes above the file. */
+bool file_may_outgrow_quota(const struct file *file);
 /* Whether programs may have mapped the file, and may still store into it: a program can keep its
  * mapping after the lease is dropped. Read under layout_lock, or under a lock that the caller's
  * leases wait for. */

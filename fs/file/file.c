@@ -62,7 +62,7 @@ void file_end(struct file *file, const struct file_call *call)
 		file_charge(call, -allocated);
 	} else {
 		host_windows_forget(volume->windows, file);
-		host_charge(volume, call, -allocated);
+		host_charge(file, call, -allocated);
 	}
 	/* An object that recovery did not find is left to the next daemon. */
 	if (file_object_id(file) && fd >= 0)
@@ -390,13 +390,38 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 	return found;
 }
 
+static int file_promise_bounded(struct file *file, const struct file_call *call)
+{
+	brlock_write_lock(&file->layout_lock);
+	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
+
+	brlock_write_unlock(&file->layout_lock);
+	return rc;
+}
+
 int file_promise(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
+	bool bounded = atomic_load(&file->bounded);
+	int rc = -ENOTSUP;
 
+	if (!bounded && !file_is_device(file))
+		rc = host_promise(file, call, &file->mapped);
 	brlock_read_unlock(&file->layout_lock, token);
-	return rc;
+	return bounded ? file_promise_bounded(file, call) : rc;
+}
+
+bool file_is_bounded(const struct file *file)
+{
+	return atomic_load(&file->bounded);
+}
+
+bool file_is_unbounded(const struct file *file)
+{
+	const struct volume *volume = file_volume(file);
+
+	return volume->system && atomic_load(&file->fd) >= 0 && !file_is_bounded(file) &&
+	       system_has_own_tmpfs(volume->system);
 }
 
 void file_update_accounting(struct file *file, const struct file_call *call)

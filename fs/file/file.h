@@ -27,6 +27,9 @@ struct file;
 struct object_stat;
 struct journal;
 
+/* Whether a quota is above the file, or above the directory to which the file moves. */
+enum file_limits { FILE_LIMITS_ASK, FILE_LIMITS_NONE, FILE_LIMITS_QUOTA };
+
 /* The context of a call: copier, attributes, and where to charge and record. Lives on the caller's
  * stack. */
 struct file_call {
@@ -42,6 +45,9 @@ struct file_call {
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
+	/* Takes topology. Called only with FILE_LIMITS_ASK. NULL: no quota is there. */
+	enum file_limits (*find_limits)(void *quota_owner);
+	enum file_limits limits;
 	/* Makes room for bytes in a place of the volume by moving memory of files to slower places,
 	 * but not of the file keep: true if memory was freed. PLACE_OWNER_LIMIT: of the owner's
 	 * files. Called without locks. NULL: memory stays where it is, which is so on every volume
@@ -120,6 +126,10 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit);
  * -ENOTSUP (the file is on a GPU by now): no mapping is allowed and the charge is unchanged. A
  * lease makes the same promise. */
 int file_promise(struct file *file, const struct file_call *call);
+/* Whether the file is in host/ and its object has a tmpfs of its own (host_charge.c). */
+bool file_is_bounded(const struct file *file);
+/* Whether the file is in host/ and its object could have a tmpfs of its own, but shares one. */
+bool file_is_unbounded(const struct file *file);
 void file_unpromise(struct file *file); /* then call file_update_accounting */
 /* Whether a mapping of the host/ file would allocate further memory. */
 bool file_is_sparse(const struct file *file);
@@ -136,6 +146,8 @@ void file_trim(struct file *file, const struct file_call *call);
 /* Lays the file out again for call->attrs.page_size, all or nothing. -ENOSPC, -EDQUOT; -EBUSY for
  * an object with a backing id. */
 int file_relayout(struct file *file, const struct file_call *call);
+/* The same with the attributes that the file has: for an object with a tmpfs of its own. */
+int file_replace_object(struct file *file, const struct file_call *call);
 
 /* Moves the bytes to another volume in two steps, so that a rename is all or nothing.
  * file_move_begin makes a copy (to NULL: on the same volume) and holds layout_lock, so all other
@@ -200,7 +212,8 @@ uint64_t file_lost(struct file *file);
 void file_apply_mapping(struct file *file, const struct file_call *call);
 
 /* The shared-memory object of a host/ file, created if missing; the descriptor stays the file's.
- * -ENOTSUP for a device file. For passthrough. */
+ * -ENOTSUP for a device file. For passthrough. The call has limits, because the caller holds a lock
+ * that is taken after topology. */
 int file_object(struct file *file, const struct file_call *call);
 
 /* The backing id of passthrough, 0 if there is none. The id belongs to the file because all opens

@@ -91,20 +91,30 @@ bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct
 	return true;
 }
 
-int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
-		    uint64_t *object)
+enum system_tmpfs host_tmpfs_wanted(const struct file_call *call)
+{
+	enum file_limits limits = call->limits;
+
+	if (limits == FILE_LIMITS_ASK && call->find_limits)
+		limits = call->find_limits(call->quota_owner);
+	return limits == FILE_LIMITS_QUOTA ? SYSTEM_TMPFS_OWN : SYSTEM_TMPFS_SHARED;
+}
+
+int host_new_object(struct volume *volume, const struct file_call *call, enum system_tmpfs tmpfs,
+		    struct host_object *object)
 {
 	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
-	int made, rc = file_count_object(call, 1);
+	struct host_object made = {.tmpfs = SYSTEM_TMPFS_SHARED};
+	int rc = file_count_object(call, 1);
 
 	if (rc < 0)
 		return rc;
-	rc =
-	    system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, &made);
+	rc = system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, tmpfs,
+			       &made.fd);
 	if (rc >= 0) {
-		*object = call->journal ? journal_hold(call->journal, FDSTORE_HOST, made) : 0;
-		if (call->journal && !*object) {
-			close(made);
+		made.id = call->journal ? journal_hold(call->journal, FDSTORE_HOST, made.fd) : 0;
+		if (call->journal && !made.id) {
+			close(made.fd);
 			rc = -ENOSPC;
 		}
 	}
@@ -112,8 +122,10 @@ int host_new_object(struct volume *volume, const struct file_call *call, int *fd
 		file_count_object(call, -1);
 		return rc;
 	}
-	*shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
-	*fd = made;
+	if (tmpfs == SYSTEM_TMPFS_OWN)
+		made.tmpfs = system_object_tmpfs(made.fd);
+	made.shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
+	*object = made;
 	return 0;
 }
 
@@ -131,24 +143,26 @@ static pthread_mutex_t *object_lock(const struct file *file)
  * write to the object. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call)
 {
-	uint64_t object;
-	uint8_t shift;
-	int fd;
+	struct host_object object;
 
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
+	/* Before the lock, which another thread may take under an inode's lock. */
+	enum system_tmpfs tmpfs = host_tmpfs_wanted(call);
+
 	scoped_lock(object_lock(file));
 	if (atomic_load(&file->fd) >= 0)
 		return 0;
 
-	int rc = host_new_object(volume, call, &fd, &shift, &object);
+	int rc = host_new_object(volume, call, tmpfs, &object);
 
 	if (rc < 0)
 		return rc;
-	atomic_store(&file->object_shift, shift);
-	file_set_object_id(file, object);
+	atomic_store(&file->object_shift, object.shift);
+	atomic_store(&file->bounded, object.tmpfs == SYSTEM_TMPFS_OWN);
+	file_set_object_id(file, object.id);
 	file_record_object(call, file);
-	atomic_store(&file->fd, fd);
+	atomic_store(&file->fd, object.fd);
 	return 0;
 }
 
@@ -175,6 +189,8 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 	rc = host_zero_end(file, size);
 	if (rc == 0)
 		rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	if (rc == 0 && size < before)
+		host_lower_limit(file, size);
 	host_update_accounting(file, call, precharged);
 	return rc;
 }

@@ -25,10 +25,17 @@ int host_zero_end(struct file *file, uint64_t to);
 
 /* Exclusive. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);
-/* shift: log2 of the largest page size of the object. */
-/* object: the journal's id of the object, or 0. */
-int host_new_object(struct volume *volume, const struct file_call *call, int *fd, uint8_t *shift,
-		    uint64_t *object);
+struct host_object {
+	int fd;
+	uint8_t shift;		 /* log2 of the largest page size */
+	enum system_tmpfs tmpfs; /* its own: below a quota */
+	uint64_t id;		 /* the journal's, or 0 */
+};
+int host_new_object(struct volume *volume, const struct file_call *call, enum system_tmpfs tmpfs,
+		    struct host_object *object);
+/* For an object made now: whether a quota is above the file. Takes topology, unless the call knows
+ * the answer. */
+enum system_tmpfs host_tmpfs_wanted(const struct file_call *call);
 int host_truncate(struct file *file, const struct file_call *call, uint64_t size);
 int host_allocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
 		  uint64_t to);
@@ -37,17 +44,26 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
  * Pass the result to host_update_accounting after the change, which corrects the charge. */
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged);
-/* Charges the file by its size and adds a lease or mapping to *promises. NULL, with layout_lock
- * exclusive: the lease is counted already. 0, -EDQUOT or -ENOSPC. Shared. */
+/* Charges the file by its size and adds a lease or mapping to *promises. NULL: the lease is counted
+ * already. The object's own tmpfs gets this limit. 0, -EDQUOT or -ENOSPC. Exclusive if the object
+ * has its own tmpfs or the lease is counted already, else shared. */
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises);
 /* Whether programs have the object: by a lease or handle, or by a mapping or descriptor that
  * outlived a lease or handle. */
 bool host_is_out(struct file *file, int fd);
+/* A lease for writing is counted, and nothing is promised for the lease: whether other programs
+ * have the object. Exclusive. */
+bool host_is_shared(const struct file *file);
+/* Whether a mapping or descriptor has outlived all handles and leases. */
+bool host_has_descriptors(const struct file *file);
+/* After the file has become shorter: lowers the limit of the object's own tmpfs, and so the charge.
+ * Exclusive. */
+void host_lower_limit(struct file *file, uint64_t size);
 /* Whether writes inside the file allocate no memory. */
 struct stat;
 bool host_has_no_holes(const struct file *file, const struct stat *st);
 /* The bytes to charge the file for, at this moment. */
 uint64_t host_due(struct file *file, int fd);
-int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes);
+int host_charge(struct file *file, const struct file_call *call, int64_t bytes);
 
 #endif

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The charge of files in host/: the blocks of the object, or the file's size while programs may
- * store without the daemon, because the kernel does not report when a store allocates a page. */
+ * store without the daemon, because the kernel does not report when a store allocates a page.
+ *
+ * A program with a lease for writing can also change the size. Below a quota the object has a tmpfs
+ * of its own (bounded.h): while programs have the object, the file is charged by the limit of this
+ * tmpfs, and the limit is raised only after the charge. While only the daemon has the object, there
+ * is no limit. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -39,23 +44,73 @@ bool host_is_out(struct file *file, int fd)
 	return host_is_promised(file);
 }
 
-uint64_t host_due(struct file *file, int fd)
+static bool object_is_held(const struct file *file)
 {
-	uint64_t allocated = object_taken(fd), most;
+	return atomic_load(&file->handed_out) &&
+	       system_object_is_held(atomic_load(&file->volume)->system, atomic_load(&file->fd));
+}
 
-	if (!host_is_out(file, fd))
-		return allocated;
-	most = object_bytes_most(file, object_size(fd));
+bool host_has_descriptors(const struct file *file)
+{
+	return !host_is_promised(file) && object_is_held(file);
+}
+
+bool host_is_shared(const struct file *file)
+{
+	return atomic_load(&file->leases) > 1 || atomic_load(&file->mapped) > 0 ||
+	       object_is_held(file);
+}
+
+static bool object_is_limited(const struct file *file, int fd)
+{
+	return atomic_load(&file->bounded) && system_object_limit(fd) < SYSTEM_UNLIMITED;
+}
+
+/* The bytes to charge for a file of this size that programs have. */
+static uint64_t host_due_out(const struct file *file, int fd, uint64_t size)
+{
+	uint64_t allocated = object_taken(fd), most = object_bytes_most(file, size);
+
+	/* The least limit that a tmpfs can have. */
+	if (atomic_load(&file->bounded) && most < POOL_BLOCK_MIN)
+		most = POOL_BLOCK_MIN;
 	return allocated > most ? allocated : most;
 }
 
-/* For a file that is charged by its size. */
+uint64_t host_due(struct file *file, int fd)
+{
+	if (!host_is_out(file, fd))
+		return object_taken(fd);
+	if (object_is_limited(file, fd))
+		return system_object_limit(fd);
+	return host_due_out(file, fd, object_size(fd));
+}
+
+/* For a file that programs have. */
 static int64_t host_precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
-	int64_t more = (int64_t)(object_bytes_most(file, size) - atomic_load(&file->allocated));
-	int rc = more > 0 ? host_charge(atomic_load(&file->volume), call, more) : 0;
+	struct volume *volume = atomic_load(&file->volume);
+	int fd = atomic_load(&file->fd);
+	uint64_t due = host_due_out(file, fd, size);
+	int64_t more = (int64_t)(due - atomic_load(&file->allocated));
+	int rc = more > 0 ? host_charge(file, call, more) : 0;
 
+	if (rc == 0 && atomic_load(&file->bounded)) {
+		rc = system_object_raise_limit(volume->system, fd, due);
+		if (rc < 0 && more > 0)
+			host_charge(file, call, -more);
+	}
 	return rc < 0 ? rc : more > 0 ? more : 0;
+}
+
+void host_lower_limit(struct file *file, uint64_t size)
+{
+	int fd = atomic_load(&file->fd);
+
+	/* Refused if a program has filled the memory again. Then the charge stays too. */
+	if (object_is_limited(file, fd))
+		system_object_set_limit(atomic_load(&file->volume)->system, fd,
+					host_due_out(file, fd, size));
 }
 
 /* Charge before promising: otherwise a concurrent host_update_accounting could add the charge
@@ -75,15 +130,16 @@ int host_promise(struct file *file, const struct file_call *call, _Atomic uint32
 	return 0;
 }
 
-int host_charge(struct volume *volume, const struct file_call *call, int64_t bytes)
+int host_charge(struct file *file, const struct file_call *call, int64_t bytes)
 {
-	int rc = system_account(volume->system, bytes);
+	struct system_memory *system = atomic_load(&file->volume)->system;
+	int rc = file_charge(call, bytes);
 
 	if (rc < 0)
 		return rc;
-	rc = file_charge(call, bytes);
+	rc = system_account(system, file_tmpfs(file), bytes);
 	if (rc < 0)
-		system_account(volume->system, -bytes);
+		file_charge(call, -bytes);
 	return rc;
 }
 
@@ -102,24 +158,28 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 		return -errno;
 	if (to <= (uint64_t)st.st_size && host_has_no_holes(file, &st))
 		return 0; /* no memory is allocated inside the file */
-	if (host_is_out(file, fd))
-		return host_precharge_growth(file, call,
-					     to > (uint64_t)st.st_size ? to : (uint64_t)st.st_size);
+	if (host_is_out(file, fd)) {
+		bool by_size = to < (uint64_t)st.st_size && !object_is_limited(file, fd);
+
+		return host_precharge_growth(file, call, by_size ? (uint64_t)st.st_size : to);
+	}
+	if (object_is_limited(file, fd))
+		system_object_set_limit(volume->system, fd, SYSTEM_UNLIMITED);
 
 	/* A search for holes costs more than assuming a hole, so search only near the limit. */
 	int64_t bytes = (int64_t)(to - from);
-	int rc = host_charge(volume, call, bytes);
+	int rc = host_charge(file, call, bytes);
 
 	if (rc == -EDQUOT || rc == -ENOSPC) {
-		bytes = (int64_t)object_hole_bytes(fd, from, to);
-		rc = host_charge(volume, call, bytes);
+		/* The page at the end of the file has memory as a whole. */
+		bytes = (int64_t)align_down(object_hole_bytes(fd, from, to), POOL_BLOCK_MIN);
+		rc = host_charge(file, call, bytes);
 	}
 	return rc < 0 ? rc : bytes;
 }
 
 void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged)
 {
-	struct volume *volume = atomic_load(&file->volume);
 	int fd = atomic_load(&file->fd);
 	uint64_t now;
 
@@ -134,7 +194,7 @@ void host_update_accounting(struct file *file, const struct file_call *call, int
 			return;
 		/* The current value includes memory that other writers precharged and will settle.
 		 * The charge made here stays, because the memory is allocated. */
-		if (host_charge(volume, call, more - precharged) < 0)
+		if (host_charge(file, call, more - precharged) < 0)
 			atomic_fetch_sub(&file->allocated, (uint64_t)(more - precharged));
 		precharged = 0;
 	} while (host_due(file, fd) != now);

@@ -48,6 +48,7 @@ struct file {
 	atomic_bool was_leased;	      /* export.h: file_was_leased */
 	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
 	_Atomic uint8_t away;	      /* enum file_away */
+	atomic_bool bounded;	      /* the object has a tmpfs of its own: host_charge.c */
 	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
 };
 
@@ -67,6 +68,12 @@ static inline void file_set_object_id(struct file *file, uint64_t object)
 {
 	if (file->fields != &file->own)
 		file->object = object;
+}
+
+/* Of a host/ file. */
+static inline enum system_tmpfs file_tmpfs(const struct file *file)
+{
+	return atomic_load(&file->bounded) ? SYSTEM_TMPFS_OWN : SYSTEM_TMPFS_SHARED;
 }
 
 static inline bool file_is_device(const struct file *file)

@@ -24,15 +24,14 @@ struct file_move {
 	struct volume *to;
 	uint64_t size;
 	struct extents extents;	    /* the copy, on a device */
-	int fd;			    /* the copy, in host/; or -1 */
+	struct host_object copy;    /* in host/; or fd -1 */
 	struct volume *from;	    /* volume of old_extents; NULL: none */
 	struct extents old_extents; /* the file's former memory on a device */
 	struct journal_file image;  /* the record of the commit, with record as extents */
 	struct journal_extent *record;
-	uint64_t object; /* the journal's id of fd's object */
 	uint64_t allocated;
 	int64_t charged; /* bytes to charge more than before */
-	uint8_t tail_shift, object_shift;
+	uint8_t tail_shift;
 };
 
 /* The end of the memory that is worth copying. */
@@ -107,10 +106,10 @@ static int move_copy_runs(struct file_move *move, struct bounce *bounce)
 		if (!run.data)
 			continue;
 		if (file_is_device(file))
-			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->fd, run.from,
-					run.to - run.from, &written);
+			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->copy.fd,
+					run.from, run.to - run.from, &written);
 		else
-			rc = object_copy(atomic_load(&file->fd), run.from, move->fd, run.from,
+			rc = object_copy(atomic_load(&file->fd), run.from, move->copy.fd, run.from,
 					 run.to - run.from, &written);
 	}
 	return rc;
@@ -125,8 +124,8 @@ static int move_copy_to_object(struct file_move *move)
 	 * object_replace_by_empty put a placeholder there. */
 	if (!move->size && atomic_load(&move->file->fd) < 0)
 		return 0;
-	rc = host_new_object(move->to, &move->call, &move->fd, &move->object_shift, &move->object);
-	if (rc == 0 && ftruncate(move->fd, (off_t)move->size) < 0)
+	rc = host_new_object(move->to, &move->call, host_tmpfs_wanted(&move->call), &move->copy);
+	if (rc == 0 && ftruncate(move->copy.fd, (off_t)move->size) < 0)
 		rc = -errno;
 	if (rc == 0 && move->size)
 		rc = bounce_new(&move->call, move->size, &bounce);
@@ -134,7 +133,7 @@ static int move_copy_to_object(struct file_move *move)
 		rc = move_copy_runs(move, bounce);
 	bounce_free(bounce);
 	if (rc == 0)
-		move->allocated = object_taken(move->fd);
+		move->allocated = object_taken(move->copy.fd);
 	return rc;
 }
 
@@ -143,12 +142,17 @@ static void move_drop_copy(struct file_move *move)
 	device_uncharge_places(&move->call, &move->extents);
 	if (move->to->pool)
 		device_release(move->to, &move->extents);
-	if (move->object)
-		journal_drop(move->call.journal, FDSTORE_HOST, move->object);
-	if (move->fd >= 0) {
-		close(move->fd);
+	if (move->copy.id)
+		journal_drop(move->call.journal, FDSTORE_HOST, move->copy.id);
+	if (move->copy.fd >= 0) {
+		close(move->copy.fd);
 		file_count_object(&move->call, -1);
 	}
+}
+
+static int move_account(struct file_move *move, int64_t bytes)
+{
+	return move->to->pool ? 0 : system_account(move->to->system, move->copy.tmpfs, bytes);
 }
 
 /* The file is charged for the old bytes already: charges the difference, now if the copy is larger.
@@ -157,14 +161,14 @@ static int move_charge_difference(struct file_move *move)
 {
 	uint64_t old = atomic_load(&move->file->allocated);
 	int64_t more = (int64_t)(move->allocated - old);
-	int rc = move->to->pool ? 0 : system_account(move->to->system, (int64_t)move->allocated);
+	int rc = move_account(move, (int64_t)move->allocated);
 
 	if (rc < 0)
 		return rc;
 	if (more > 0)
 		rc = file_charge(&move->call, more);
-	if (rc < 0 && !move->to->pool)
-		system_account(move->to->system, -(int64_t)move->allocated);
+	if (rc < 0)
+		move_account(move, -(int64_t)move->allocated);
 	move->charged = more;
 	return rc;
 }
@@ -178,10 +182,10 @@ static int move_prepare_record(struct file_move *move)
 		return 0;
 	move->image = (struct journal_file){
 	    .ino = move->call.ino,
-	    .object = move->object,
+	    .object = move->copy.id,
 	    .volume = move->to->index,
 	    .tail_shift = move->tail_shift,
-	    .object_shift = move->object_shift,
+	    .object_shift = move->copy.shift,
 	    .n_extents = n,
 	};
 	move->record = file_record_extents(&move->extents);
@@ -236,7 +240,7 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	    .call = *call,
 	    .to = to ? to : file_volume(file),
 	    .size = file_size(file),
-	    .fd = -1,
+	    .copy = {.fd = -1},
 	};
 
 	int rc = move_check(file);
@@ -270,8 +274,7 @@ static void move_abort(struct file_move *move)
 {
 	if (move->charged > 0)
 		file_charge(&move->call, -move->charged);
-	if (!move->to->pool)
-		system_account(move->to->system, -(int64_t)move->allocated);
+	move_account(move, -(int64_t)move->allocated);
 	move_drop_copy(move);
 }
 
@@ -311,7 +314,7 @@ static void move_commit(struct file_move *move)
 	struct volume *from = atomic_load(&file->volume);
 	uint64_t old_object = file_object_id(file);
 
-	file_set_object_id(file, move->object);
+	file_set_object_id(file, move->copy.id);
 	if (from->pool) {
 		pool_free_announce(from->pool);
 		move->from = from;
@@ -322,7 +325,8 @@ static void move_commit(struct file_move *move)
 	if (!from->pool) {
 		host_windows_forget(from->windows, file);
 		if (!file_keep_old_object(file, from, atomic_load(&file->allocated)))
-			system_account(from->system, -(int64_t)atomic_load(&file->allocated));
+			system_account(from->system, file_tmpfs(file),
+				       -(int64_t)atomic_load(&file->allocated));
 	}
 	file->extents = move->extents;
 	atomic_store(&file->fields->size, move->size);
@@ -331,15 +335,16 @@ static void move_commit(struct file_move *move)
 	atomic_store(&file->tail_shift, move->tail_shift);
 	atomic_store(&file->allocated, 0);
 	device_update_accounting(file, (int64_t)move->allocated);
-	if (move->fd >= 0) {
-		atomic_store(&file->object_shift, move->object_shift);
-		object_install(&move->call, file, move->fd);
+	atomic_store(&file->bounded, move->copy.tmpfs == SYSTEM_TMPFS_OWN);
+	if (move->copy.fd >= 0) {
+		atomic_store(&file->object_shift, move->copy.shift);
+		object_install(&move->call, file, move->copy.fd);
 	}
 	/* Programs still have descriptors of the old object, not of this object. */
 	atomic_store(&file->handed_out, atomic_load(&file->mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
-	if (move->fd < 0 && atomic_load(&file->fd) >= 0)
+	if (move->copy.fd < 0 && atomic_load(&file->fd) >= 0)
 		object_replace_by_empty(atomic_load(&file->fd));
 	if (old_object)
 		journal_drop(move->call.journal, FDSTORE_HOST, old_object);
@@ -369,8 +374,8 @@ void file_move_free(struct file_move *move)
 	free(move);
 }
 
-/* Records the layout together with the attributes that asked for the layout. */
-static void relayout_record(const struct file_move *move)
+/* Records the layout, and with the layout the attributes that asked for the layout. */
+static void relayout_record(const struct file_move *move, unsigned n_pieces)
 {
 	struct journal_values values = {.ino = move->call.ino, .attrs = move->call.attrs};
 	struct journal_piece pieces[2];
@@ -378,10 +383,10 @@ static void relayout_record(const struct file_move *move)
 	file_move_piece(move, &pieces[0]);
 	pieces[1] = (struct journal_piece){
 	    .kind = JOURNAL_VALUES, .bytes = sizeof(values), .fixed = &values};
-	journal_append(move->call.journal, pieces, 2, NULL);
+	journal_append(move->call.journal, pieces, n_pieces, NULL);
 }
 
-int file_relayout(struct file *file, const struct file_call *call)
+static int relayout(struct file *file, const struct file_call *call, unsigned n_pieces)
 {
 	struct file_move *move;
 	int rc;
@@ -392,8 +397,18 @@ int file_relayout(struct file *file, const struct file_call *call)
 	if (rc < 0)
 		return rc == -ETXTBSY ? -EBUSY : rc;
 	if (call->journal)
-		relayout_record(move);
+		relayout_record(move, n_pieces);
 	file_move_end(move, FILE_MOVE_COMMIT);
 	file_move_free(move);
 	return 0;
+}
+
+int file_relayout(struct file *file, const struct file_call *call)
+{
+	return relayout(file, call, 2);
+}
+
+int file_replace_object(struct file *file, const struct file_call *call)
+{
+	return relayout(file, call, 1);
 }

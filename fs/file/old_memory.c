@@ -15,6 +15,7 @@ struct old_memory {
 	struct volume *volume;
 	struct extents extents; /* on a GPU */
 	uint64_t bytes;		/* in host/ */
+	enum system_tmpfs tmpfs;
 };
 
 /* Few files have old memory. */
@@ -74,6 +75,7 @@ bool file_keep_old_object(const struct file *file, struct volume *volume, uint64
 	if (!old_memory)
 		return false;
 	old_memory->bytes = bytes;
+	old_memory->tmpfs = file_tmpfs(file);
 	old_memory_add(old_memory);
 	return true;
 }
@@ -102,7 +104,8 @@ static void old_memory_free(struct old_memory *old_memory)
 	if (old_memory->volume->pool)
 		device_release(old_memory->volume, &old_memory->extents);
 	else
-		system_account(old_memory->volume->system, -(int64_t)old_memory->bytes);
+		system_account(old_memory->volume->system, old_memory->tmpfs,
+			       -(int64_t)old_memory->bytes);
 	free(old_memory);
 }
 

@@ -50,7 +50,7 @@ static void info_set_cache(struct op *op, const struct inode *inode, struct fuse
  * open fails; or no handle has a backing id, because an open with a backing id fails (EIO) while
  * another handle has pages in the kernel's cache. */
 static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *inode,
-				 struct fuse_file_info *info, bool *promised)
+				 struct fuse_file_info *info, bool limited, bool *promised)
 {
 	_Atomic int32_t *backing = file_backing_id(inode->file);
 	struct inode_call call;
@@ -59,6 +59,7 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 		return;
 	if (!*backing) {
 		inode_call_init(&call, op->fs, inode, op->worker->copier);
+		call.call.limits = limited ? FILE_LIMITS_QUOTA : FILE_LIMITS_NONE;
 		inode_update_mtime(inode);
 		int fd = file_object(inode->file, &call.call);
 		int id = fd < 0 ? 0 : fuse_passthrough_open(req, fd);
@@ -78,7 +79,8 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 /* Whether the kernel may get the object. If so, the file is charged by its size, as any process may
  * map the object. Called before the lock is taken, because file_promise waits. Below a quota no
  * such charge is needed for a handle that writes but cannot map, nor for readers: the owner would
- * pay for holes that readers only look at. */
+ * pay for holes that readers only look at. And the kernel keeps an object until the last handle is
+ * closed, so it does not get an object that a lease would have to replace. */
 static bool object_promise(struct op *op, struct inode *inode, int flags, bool limited)
 {
 	struct inode_call call;
@@ -91,6 +93,8 @@ static bool object_promise(struct op *op, struct inode *inode, int flags, bool l
 		return false;
 	if (limited && (flags & O_ACCMODE) != O_RDWR &&
 	    (flags_write(flags) || file_is_sparse(inode->file)))
+		return false;
+	if (limited && flags_write(flags) && file_is_unbounded(inode->file))
 		return false;
 	inode_call_init(&call, op->fs, inode, op->worker->copier);
 	return file_promise(inode->file, &call.call) == 0;
@@ -114,8 +118,9 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 		return -ESTALE;
 	info_set_cache(op, inode, info);
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
-		info_set_passthrough(op, req, inode, info, promised);
-		bool daemon_io = limited || handle_needs_daemon(inode, info->flags);
+		info_set_passthrough(op, req, inode, info, limited, promised);
+		bool daemon_io = limited || file_is_bounded(inode->file) ||
+				 handle_needs_daemon(inode, info->flags);
 
 		info->direct_io = info->backing_id ? daemon_io : info->direct_io;
 	}
@@ -136,12 +141,12 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
 			struct fuse_file_info *info)
 {
-	/* Take topology before the inode's lock: a quota above the inode decides whether reads and
-	 * writes bypass the daemon. */
-	brlock_token token = brlock_read_lock(&op->fs->topology);
-	bool limited = inode->quota_dir && quota_limited(inode->quota_dir);
+	struct inode_call call;
 
-	brlock_read_unlock(&op->fs->topology, token);
+	/* Before the inode's lock, because topology comes first: a quota above the inode decides
+	 * whether reads and writes bypass the daemon. */
+	inode_call_init(&call, op->fs, inode, op->worker->copier);
+	bool limited = quota_limits(&call) == FILE_LIMITS_QUOTA;
 	bool promised = object_promise(op, inode, info->flags, limited);
 	int error = handle_count_locked(op, req, inode, info, limited, &promised);
 

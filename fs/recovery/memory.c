@@ -322,12 +322,13 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 	/* The last daemon may have been killed while it held a file lease to check for writers. */
 	fcntl(fd, F_SETLEASE, F_UNLCK);
 	atomic_store(&file->handed_out, true);
+	atomic_store(&file->bounded, system_object_tmpfs(fd) == SYSTEM_TMPFS_OWN);
 
 	uint64_t taken = host_due(file, fd);
 
 	atomic_store(&file->fd, fd);
 	atomic_store(&file->allocated, taken);
-	system_account_force(file_volume(file)->system, (int64_t)taken);
+	system_account_force(file_volume(file)->system, file_tmpfs(file), (int64_t)taken);
 	return held_claim(restore, id, NULL);
 }
 

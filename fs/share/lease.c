@@ -253,6 +253,23 @@ static void lease_call_init(struct inode_call *call, struct share *share, struct
 			wait == FILE_MAY_WAIT ? worker_copier(share->fs) : NULL);
 }
 
+/* Leases the file after its object was replaced by an object with a tmpfs of its own. */
+static int lease_begin_replaced(struct inode *inode, const struct file_call *call,
+				const struct lease_params *params)
+{
+	if (params->wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
+	inode_move_begin(inode);
+	int error = file_replace_object(inode->file, call);
+
+	inode_move_end(inode);
+	if (error)
+		return error;
+	int kind = file_lease(inode->file, call, share_access(inode, params->access), params->wait);
+
+	return kind == -EXDEV ? -EBUSY : kind;
+}
+
 /* Holds the file open and counts its lease: enum file_lease_kind, or -errno. */
 static int lease_begin(struct share *share, const struct lease_params *params)
 {
@@ -266,6 +283,8 @@ static int lease_begin(struct share *share, const struct lease_params *params)
 	int kind =
 	    file_lease(inode->file, &call.call, share_access(inode, params->access), params->wait);
 
+	if (kind == -EXDEV)
+		kind = lease_begin_replaced(inode, &call.call, params);
 	if (kind < 0)
 		inode_lease_put(share->fs, inode, 1);
 	else

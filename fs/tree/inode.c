@@ -359,6 +359,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 		     .charge = quota_charge,
 		     .charge_place = quota_charge_place,
 		     .count_object = quota_object,
+		     .find_limits = quota_limits,
 		     .make_room = fs->make_room,
 		     .quota_owner = call,
 		     .journal = fs->journal,

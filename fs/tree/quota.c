@@ -103,6 +103,26 @@ int quota_object(void *quota_owner, int more)
 	return ledger_take(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
 }
 
+enum file_limits quota_limits_in(struct fs *fs, struct inode *dir)
+{
+	brlock_token token = brlock_read_lock(&fs->topology);
+	bool limited = quota_limited(dir);
+
+	brlock_read_unlock(&fs->topology, token);
+	return limited ? FILE_LIMITS_QUOTA : FILE_LIMITS_NONE;
+}
+
+/* Under topology: another thread may give the inode another quota_dir, and free the old one. */
+enum file_limits quota_limits(void *quota_owner)
+{
+	const struct inode_call *call = quota_owner;
+	brlock_token token = brlock_read_lock(&call->fs->topology);
+	bool limited = quota_limited(call->inode->quota_dir);
+
+	brlock_read_unlock(&call->fs->topology, token);
+	return limited ? FILE_LIMITS_QUOTA : FILE_LIMITS_NONE;
+}
+
 int quota_object_restored(struct fs *fs, struct inode *inode)
 {
 	inode->object_uid = inode->uid;

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "fs/core/limits.h"
+#include "fs/file/file.h"
 
 struct fs;
 struct inode;
@@ -30,6 +31,8 @@ int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes
 /* The count_object callback: counts descriptors of host/ objects for the uid of the inode's
  * owner. */
 int quota_object(void *quota_owner, int more);
+/* The limits callback. */
+enum file_limits quota_limits(void *quota_owner);
 /* Counts a descriptor that an earlier daemon opened. 0 or -ENOMEM. */
 int quota_object_restored(struct fs *fs, struct inode *inode);
 
@@ -56,5 +59,7 @@ uint64_t quota_room(struct inode *quota_dir);
 
 /* Whether quota_dir or a directory above has a quota of bytes. Topology is held. */
 bool quota_limited(struct inode *quota_dir);
+/* Takes topology. */
+enum file_limits quota_limits_in(struct fs *fs, struct inode *dir);
 
 #endif

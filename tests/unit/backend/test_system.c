@@ -38,7 +38,7 @@ static int object(struct system_memory *memory, enum system_pages pages)
 {
 	int fd;
 
-	ck_assert_int_eq(system_object_new(memory, pages, &fd), 0);
+	ck_assert_int_eq(system_object_new(memory, pages, SYSTEM_TMPFS_SHARED, &fd), 0);
 	return fd;
 }
 
@@ -191,11 +191,11 @@ START_TEST(test_account_bounds_memfds_only)
 
 	bool bounded = usage_of(memory).bounded_by_kernel;
 
-	ck_assert_int_eq(system_account(memory, (int64_t)MIB), 0);
-	ck_assert_int_eq(system_account(memory, 1), bounded ? 0 : -ENOSPC);
+	ck_assert_int_eq(system_account(memory, SYSTEM_TMPFS_SHARED, (int64_t)MIB), 0);
+	ck_assert_int_eq(system_account(memory, SYSTEM_TMPFS_SHARED, 1), bounded ? 0 : -ENOSPC);
 	if (!bounded)
 		ck_assert_uint_eq(usage_of(memory).free, 0);
-	ck_assert_int_eq(system_account(memory, -(int64_t)MIB), 0);
+	ck_assert_int_eq(system_account(memory, SYSTEM_TMPFS_SHARED, -(int64_t)MIB), 0);
 	system_memory_close(memory);
 }
 END_TEST
@@ -211,7 +211,8 @@ START_TEST(test_no_more_fds_is_no_space)
 	ck_assert_uint_eq(limit.rlim_cur, limit.rlim_max);
 	limit.rlim_cur = 32;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	while (n < 64 && (rc = system_object_new(memory, SYSTEM_PAGES_SMALL, &fds[n])) == 0)
+	while (n < 64 && (rc = system_object_new(memory, SYSTEM_PAGES_SMALL, SYSTEM_TMPFS_SHARED,
+						 &fds[n])) == 0)
 		n++;
 	ck_assert_int_eq(rc, -ENOSPC);
 	while (n)
