@@ -7,6 +7,7 @@
 
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
+#include "fs/file/export.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_watch.h"
@@ -122,11 +123,24 @@ static int rename_check_depths(const struct renaming *r)
 	return entry_check_depth(r->target, r->from);
 }
 
+/* A process could take more memory below a quota than was charged. */
+static int inode_check_outgrows(const struct inode *inode, struct inode *to)
+{
+	return S_ISREG(inode->mode) && quota_limited(to) && file_may_outgrow_quota(inode->file)
+		   ? -EBUSY
+		   : 0;
+}
+
 static int rename_charge(struct renaming *r)
 {
 	if (r->from == r->to)
 		return 0;
-	int error = quota_move_inode(r->source->inode, r->from, r->to);
+	int error = inode_check_outgrows(r->source->inode, r->to);
+
+	if (!error && r->flags & RENAME_EXCHANGE)
+		error = inode_check_outgrows(r->target->inode, r->from);
+	if (!error)
+		error = quota_move_inode(r->source->inode, r->from, r->to);
 
 	if (error || !(r->flags & RENAME_EXCHANGE))
 		return error;
@@ -373,6 +387,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 		struct inode_call call;
 
 		inode_call_init(&call, r->fs, source, copier);
+		call.call.limits = quota_limits_in(r->fs, r->to);
 		error = inode_watch_require(r->fs, source);
 		inode_move_begin(source);
 		if (!error)
