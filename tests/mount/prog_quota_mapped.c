@@ -23,15 +23,26 @@ static const char *in(const char *name)
 	return path;
 }
 
-/* Makes a folder of host/ with a quota, owned by USER, and becomes USER. */
-static void limited_folder(const char *name)
+static void folder_make(const char *name)
 {
 	need_daemon();
 	snprintf(folder, sizeof(folder), "%s/mapped.%s.%d", getenv("HOSTDIR"), name, getpid());
 	OK(mkdir(folder, 0755));
-	OK(setxattr(folder, "user.gpumem.quota.max_bytes", QUOTA, strlen(QUOTA), 0));
 	OK(chown(folder, USER, USER));
+}
+
+/* Limits the folder and becomes its owner. */
+static void folder_limit(void)
+{
+	OK(setxattr(folder, "user.gpumem.quota.max_bytes", QUOTA, strlen(QUOTA), 0));
 	become_user();
+}
+
+/* Makes a folder of host/ with a quota, owned by USER, and becomes USER. */
+static void limited_folder(const char *name)
+{
+	folder_make(name);
+	folder_limit();
 }
 
 static long charged(void)
@@ -194,15 +205,17 @@ static void a_descriptor_without_a_name_stays_charged(void)
 	expect_charged(0);
 }
 
-/* The kernel lets a descriptor of the object grow the object without the daemon. The daemon charges
- * the growth at its next update. */
+/* The kernel lets a descriptor from before the quota grow the object without the daemon. The daemon
+ * charges the growth at its next update. */
 static void growth_by_a_descriptor_is_charged_later(void)
 {
-	limited_folder("grown");
+	folder_make("grown");
 	int fd = OK(open(in("file"), O_RDWR | O_CREAT, 0644)), connection = dial();
 
 	OK(ftruncate(fd, PART));
 	struct answer answer = lease_over(connection, fd);
+
+	folder_limit();
 	int other = OK(open(in("other"), O_WRONLY | O_CREAT, 0644));
 
 	EQUAL(charged(), PART);
