@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The slots of connections and leases in persistent memory, and the restore of an earlier daemon's
- * sharers: their connections, whose sockets the keeper held, and their leases. */
+/* The slots (slots.h) of connections and leases in persistent memory, and the restore of an earlier
+ * daemon's sharers: their connections, whose sockets the keeper held, and their leases. */
 #include "fs/share/persist.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "fs/holders/inode_lease.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
+#include "fs/keeper/slots.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -33,12 +34,8 @@
 #define CONNECTION_SLOTS (1U << 16)
 #define LEASE_SLOTS	 (1U << 20)
 
-/* A listening connection adds its flags to SLOT_FULL. */
-enum { SLOT_EMPTY, SLOT_FULL };
-
-/* The state is stored last when a slot is filled, and first when a slot is emptied. */
 struct connection_slot {
-	_Atomic uint32_t state;
+	_Atomic uint32_t state; /* a listening connection adds its flags to SLOT_FULL */
 	uint8_t key[GPUMEM_KEY_BYTES];
 };
 
@@ -54,16 +51,6 @@ struct layout {
 	    leases_end; /* behind the last slot that was ever filled */
 	struct connection_slot connections[CONNECTION_SLOTS];
 	struct lease_slot leases[LEASE_SLOTS];
-};
-
-/* The slots of a kind: struct connection_slot or struct lease_slot. */
-struct slots {
-	char *first;
-	size_t stride; /* from slot to slot */
-	size_t offset; /* of the content in a slot */
-	uint32_t count;
-	_Atomic uint32_t *end;
-	uint32_t hint; /* the search for an empty slot begins here */
 };
 
 struct persist {
@@ -161,54 +148,6 @@ void persist_close(struct persist *persist)
 		return;
 	munmap(persist->layout, sizeof(*persist->layout));
 	free(persist);
-}
-
-static _Atomic uint32_t *slot_state(const struct slots *slots, uint32_t slot)
-{
-	return (_Atomic uint32_t *)(slots->first + slot * slots->stride);
-}
-
-static void *slot_content(const struct slots *slots, uint32_t slot)
-{
-	return slots->first + slot * slots->stride + slots->offset;
-}
-
-static uint32_t slot_fill(struct slots *slots, const void *content, size_t bytes)
-{
-	for (uint32_t tries = 0; tries < slots->count; tries++) {
-		uint32_t slot = slots->hint++ % slots->count;
-		_Atomic uint32_t *state = slot_state(slots, slot);
-
-		if (*state != SLOT_EMPTY)
-			continue;
-		if (slot >= *slots->end)
-			*slots->end = slot + 1;
-		memcpy(slot_content(slots, slot), content, bytes);
-		atomic_store(state, SLOT_FULL);
-		return slot;
-	}
-	return PERSIST_NO_SLOT;
-}
-
-/* The lowest empty slot is filled next, so that a restore reads few slots. */
-static void slot_empty(struct slots *slots, uint32_t slot)
-{
-	if (slot >= slots->count)
-		return;
-	atomic_store(slot_state(slots, slot), SLOT_EMPTY);
-	if (slot < slots->hint)
-		slots->hint = slot;
-}
-
-static const void *slot_next(const struct slots *slots, uint32_t *slot)
-{
-	while (*slot < slots->count && *slot < *slots->end) {
-		uint32_t at = (*slot)++;
-
-		if (*slot_state(slots, at) != SLOT_EMPTY)
-			return slot_content(slots, at);
-	}
-	return NULL;
 }
 
 uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES])

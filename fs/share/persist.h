@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "common/protocol.h"
+#include "fs/keeper/slots.h"
 
 struct fdstore;
 struct persist;
@@ -46,7 +47,7 @@ int persist_open(struct fdstore *fdstore, struct persist **persist);
 bool persist_raise(struct persist *persist);
 void persist_close(struct persist *persist);
 
-#define PERSIST_NO_SLOT UINT32_MAX
+#define PERSIST_NO_SLOT SLOT_NONE
 
 /* The slot of the copy, or PERSIST_NO_SLOT without room or without a keeper. */
 uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES]);
