@@ -99,8 +99,10 @@ enum memory_place { PLACE_GPU, PLACE_HOST, PLACE_DISK, PLACES };
 const char *memory_place_name(enum memory_place place);
 
 /* CHUNK_KEPT: no other process has ever had a descriptor of the chunk. CHUNK_HANDING_OUT: another
- * process may have one. CHUNK_HANDED_OUT: the same, and the next daemon will know. */
-enum chunk_handed_out { CHUNK_KEPT, CHUNK_HANDING_OUT, CHUNK_HANDED_OUT };
+ * process may have one. CHUNK_HANDED_OUT: the same, and the next daemon will know. CHUNK_HELD: the
+ * same, and a process that received a descriptor lives: the pool counts the bytes after the chunk
+ * is freed, until pool_held_end. */
+enum chunk_handed_out { CHUNK_KEPT, CHUNK_HANDING_OUT, CHUNK_HANDED_OUT, CHUNK_HELD };
 
 /* An allocation of physical memory. bytes is a multiple of CHUNK_ALIGN. The provider fills in
  * device, bytes and place, the wrapper chunk_new the rest. The fields from bar on belong to

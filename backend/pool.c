@@ -27,7 +27,7 @@ struct pool {
 	_Atomic uint64_t limit_size, limit_reserve;
 	_Atomic uint64_t chunk_bytes; /* counted before the driver is asked, so that concurrent
 					 threads keep to the limit */
-	_Atomic uint64_t span_bytes, chunks, allocations;
+	_Atomic uint64_t span_bytes, held_bytes, chunks, allocations;
 
 	/* Lock order: grow, lock or blocks.lock. None is held while device memory is zeroed. */
 	pthread_mutex_t grow; /* held to ask the driver for a chunk: so the reserve is exact, and a
@@ -49,13 +49,36 @@ static void bytes_return(struct pool *pool, uint64_t bytes)
 static void chunk_release(struct pool *pool, struct chunk *chunk)
 {
 	uint64_t bytes = chunk->bytes;
+	bool held = atomic_load(&chunk->handed_out) == CHUNK_HELD;
 
 	if (pool->watch.gone)
 		pool->watch.gone(pool->watch.of, chunk);
 	if (!pool->stock || !stock_put(pool->stock, chunk))
 		chunk_free(chunk);
 	atomic_fetch_sub(&pool->chunks, 1);
+	if (held)
+		atomic_fetch_add(&pool->held_bytes, bytes);
+	else
+		bytes_return(pool, bytes);
+}
+
+void pool_held_end(struct pool *pool, uint64_t bytes)
+{
+	atomic_fetch_sub(&pool->held_bytes, bytes);
 	bytes_return(pool, bytes);
+}
+
+static void bytes_add(struct pool *pool, uint64_t bytes)
+{
+	atomic_fetch_add(&pool->chunk_bytes, bytes);
+	if (pool->budget)
+		atomic_fetch_add(&pool->budget->held, bytes);
+}
+
+void pool_held_restore(struct pool *pool, uint64_t bytes)
+{
+	bytes_add(pool, bytes);
+	atomic_fetch_add(&pool->held_bytes, bytes);
 }
 
 static bool spare_release(struct pool *pool)
@@ -120,13 +143,22 @@ void pool_set_lenders(struct pool *pool, const struct pool_budget *host,
 	pool->lenders[PLACE_DISK] = disk;
 }
 
+/* A driver knows which of its memory processes still have; a simulated GPU does not know. */
+static uint64_t pool_limit(const struct pool *pool)
+{
+	uint64_t limit = atomic_load(&pool->limit_size), total = pool->device->total;
+	bool simulated = pool->place == PLACE_GPU && backend_is_host(pool->device->backend);
+
+	return simulated && total < limit ? total : limit;
+}
+
 static int bytes_reserve(struct pool *pool, uint64_t bytes, enum pool_right right)
 {
 	struct pool_budget *budget = pool->budget;
 	uint64_t owed = right == POOL_EXCHANGE ? 0 : pool_owed(pool);
 	uint64_t spare = right == POOL_EXCHANGE || !budget ? 0 : budget->spare;
 	int rc = counter_raise(&pool->chunk_bytes, bytes,
-			       subtract_saturated(atomic_load(&pool->limit_size), owed));
+			       subtract_saturated(pool_limit(pool), owed));
 
 	if (rc < 0 || !budget)
 		return rc;
@@ -374,9 +406,7 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 		atomic_fetch_add(&pool->span_bytes, chunk->bytes);
 		atomic_fetch_add(&pool->allocations, 1);
 	}
-	atomic_fetch_add(&pool->chunk_bytes, chunk->bytes);
-	if (pool->budget)
-		atomic_fetch_add(&pool->budget->held, chunk->bytes);
+	bytes_add(pool, chunk->bytes);
 	atomic_fetch_add(&pool->chunks, 1);
 	return 0;
 }
@@ -447,7 +477,7 @@ void pool_free(struct pool *pool)
 	while (spare_release(pool))
 		;
 	stock_free(pool->stock);
-	assert(atomic_load(&pool->chunk_bytes) == 0);
+	assert(atomic_load(&pool->chunk_bytes) == atomic_load(&pool->held_bytes));
 	pthread_cond_destroy(&pool->given);
 	blocks_destroy(&pool->blocks);
 	pthread_mutex_destroy(&pool->lock);
@@ -498,6 +528,7 @@ struct pool_usage pool_usage(struct pool *pool)
 
 	return (struct pool_usage){
 	    .chunk_bytes = atomic_load(&pool->chunk_bytes),
+	    .held_bytes = atomic_load(&pool->held_bytes),
 	    .span_bytes = atomic_load(&pool->span_bytes),
 	    .chunks = atomic_load(&pool->chunks),
 	    .shared_chunks = shared_chunks,
@@ -530,7 +561,7 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 		return rc;
 	uint64_t owed = pool_owed(pool);
 	uint64_t driver = subtract_saturated(memory.free, limits.reserve + owed);
-	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes + owed);
+	uint64_t limit = subtract_saturated(pool_limit(pool), usage.chunk_bytes + owed);
 	uint64_t more = driver < limit ? driver : limit;
 
 	if (pool->budget) {
@@ -540,6 +571,6 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 		more = more < left ? more : left;
 	}
 
-	*bytes = more + subtract_saturated(usage.chunk_bytes, usage.span_bytes);
+	*bytes = more + pool_usage_unused(&usage);
 	return 0;
 }

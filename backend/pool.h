@@ -18,13 +18,22 @@ struct pool_limits {
 };
 
 struct pool_usage {
-	uint64_t chunk_bytes; /* held from the device */
+	uint64_t chunk_bytes; /* held from the device, and held_bytes */
+	uint64_t held_bytes;  /* in freed chunks that other processes may still have */
 	uint64_t span_bytes;  /* of these, allocated as spans */
 	uint64_t chunks, shared_chunks;
 	uint64_t shared_bytes; /* held in shared chunks */
 	uint64_t block_bytes;  /* of these, allocated as spans */
 	uint64_t size; /* the most that chunk_bytes can be: the place's, or the limit if lower */
 };
+
+/* Bytes of chunks that are allocated from the driver and in no span. */
+static inline uint64_t pool_usage_unused(const struct pool_usage *usage)
+{
+	uint64_t used = usage->span_bytes + usage->held_bytes;
+
+	return usage->chunk_bytes > used ? usage->chunk_bytes - used : 0;
+}
 
 /* Called for each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
  * error becomes the allocation's; gone is called before the chunk is freed. Any thread, without the
@@ -86,7 +95,7 @@ uint64_t pool_lent(const struct pool *pool);
 
 /* Frees a span of pool_alloc, or part of a span in a shared chunk, with offset and size multiples
  * of POOL_BLOCK_MIN. No copy may use the memory. The memory of a whole chunk goes back to the
- * driver before the return. */
+ * driver before the return; the bytes of a chunk in state CHUNK_HELD stay counted. */
 void pool_free_span(struct pool *pool, const struct span *span);
 
 /* Both before the first allocation. pool_set_budget also lets the pool keep freed chunks of
@@ -102,6 +111,11 @@ void pool_set_watch(struct pool *pool, const struct pool_watch *watch);
 enum pool_adopted { POOL_WHOLE, POOL_SHARED };
 int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
 int pool_adopt_block(struct pool *pool, const struct span *span);
+
+/* Ends the count of a freed chunk in state CHUNK_HELD. */
+void pool_held_end(struct pool *pool, uint64_t bytes);
+/* Counts a chunk that an earlier daemon freed in this state, beyond limits if need be. */
+void pool_held_restore(struct pool *pool, uint64_t bytes);
 
 /* The number of allocations so far, and whether no span is allocated now. Neither waits. */
 uint64_t pool_allocations(const struct pool *pool);

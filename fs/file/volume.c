@@ -151,13 +151,12 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	if (rc < 0)
 		return rc;
 
-	uint64_t limit = pool_limits(volume->pool).size;
-	uint64_t held = pool_usage(volume->pool).chunk_bytes;
-	uint64_t room = limit > held ? limit - held : 0;
+	struct pool_usage used = pool_usage(volume->pool);
+	uint64_t held = used.chunk_bytes, room = used.size > held ? used.size - held : 0;
 	uint64_t free = memory.free < room ? memory.free : room;
 
 	*usage = (struct volume_usage){
-	    .total = limit < memory.total ? limit : memory.total,
+	    .total = used.size < memory.total ? used.size : memory.total,
 	    /* Memory that the mount holds unused is free for its files too. */
 	    .free = free > available ? free : available,
 	    .available = available,

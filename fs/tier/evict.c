@@ -20,7 +20,7 @@ static bool has_room(struct pool *pool, uint64_t bytes)
 	uint64_t available;
 
 	return pool_available(pool, &available) == 0 &&
-	       available >= bytes + (usage.chunk_bytes - usage.span_bytes);
+	       available >= bytes + pool_usage_unused(&usage);
 }
 
 /* Whether other threads have made the room since this thread looked last. */

@@ -86,8 +86,8 @@ static void trace_volumes(struct fs *fs)
 
 			event.bytes = (int64_t)pool.span_bytes;
 			/* The pool reads its two counters one after the other. */
-			if (pool.chunk_bytes > pool.span_bytes)
-				event.other = (int64_t)(pool.chunk_bytes - pool.span_bytes);
+			if (pool_usage_unused(&pool))
+				event.other = (int64_t)pool_usage_unused(&pool);
 		} else if (volume_usage(volume, &usage) == 0) {
 			event.bytes = (int64_t)usage.held;
 		}

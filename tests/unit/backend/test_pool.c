@@ -417,6 +417,34 @@ START_TEST(rests_without_the_spare)
 }
 END_TEST
 
+/* Another process may still have the memory of a held chunk, which the limit counts. */
+START_TEST(held_chunk_stays_counted)
+{
+	struct fixture f = open_fixture(no_limits);
+	struct span held = take(&f, DEVICE_BYTES - 2 * MIB);
+	uint64_t available;
+
+	atomic_store(&held.chunk->handed_out, CHUNK_HELD);
+	pool_free_span(f.pool, &held);
+	ck_assert_uint_eq(device_used(f.device), 0);
+	ck_assert_uint_eq(pool_usage(f.pool).chunk_bytes, DEVICE_BYTES - 2 * MIB);
+	ck_assert_int_eq(pool_is_unused(f.pool), true);
+	expect_no_room(&f, 4 * MIB);
+	ck_assert_int_eq(pool_available(f.pool, &available), 0);
+	ck_assert_uint_eq(available, 2 * MIB);
+
+	pool_held_restore(f.pool, 2 * MIB);
+	expect_no_room(&f, 4096);
+	pool_held_end(f.pool, 2 * MIB);
+	pool_held_end(f.pool, DEVICE_BYTES - 2 * MIB);
+	ck_assert_uint_eq(pool_usage(f.pool).held_bytes, 0);
+	struct span all = take(&f, DEVICE_BYTES);
+
+	pool_free_span(f.pool, &all);
+	close_fixture(&f);
+}
+END_TEST
+
 START_TEST(spare_yields_to_a_large_one)
 {
 	struct fixture f = open_fixture(no_limits);
@@ -919,6 +947,7 @@ int main(void)
 	tcase_add_test(tcase, reserve);
 	tcase_add_test(tcase, one_spare_chunk);
 	tcase_add_test(tcase, rests_without_the_spare);
+	tcase_add_test(tcase, held_chunk_stays_counted);
 	tcase_add_test(tcase, spare_yields_to_a_large_one);
 	tcase_add_test(tcase, blocks_are_packed);
 	tcase_add_test(tcase, emptiest_chunks_are_drained);
