@@ -100,6 +100,7 @@ static enum descriptor_use descriptor_use_of(uint64_t id)
 	case FDSTORE_HOST:
 		return DESCRIPTOR_MEMORY;
 	case FDSTORE_SOCKET:
+	case FDSTORE_PROCESS:
 		return DESCRIPTOR_CONNECTION;
 	default:
 		return DESCRIPTOR_OWN;

@@ -24,6 +24,7 @@ enum fdstore_kind {
 	FDSTORE_CHUNK,	  /* device memory; number: the chunk's id */
 	FDSTORE_HOST,	  /* objects of host/; number: the object's id */
 	FDSTORE_SOCKET,	  /* enum fdstore_share */
+	FDSTORE_PROCESS,  /* enum fdstore_process */
 };
 
 /* Numbers of FDSTORE_FUSE: descriptors of the mount itself. */
@@ -40,6 +41,12 @@ enum fdstore_share {
 	FDSTORE_SHARE_DIR,
 	FDSTORE_SHARE_MEMORY,		/* memory: fs/share/persist.h */
 	FDSTORE_SHARE_CONNECTIONS = 16, /* and above: plus the connection's slot in that memory */
+};
+
+/* Numbers of FDSTORE_PROCESS: processes that received descriptors of memory. */
+enum fdstore_process {
+	FDSTORE_PROCESS_MEMORY, /* memory: fs/holders/held_store.h */
+	FDSTORE_PROCESSES = 16, /* and above: pidfds, plus the process's slot in that memory */
 };
 
 static inline uint64_t fdstore_id(enum fdstore_kind kind, uint64_t number)
