@@ -11,6 +11,7 @@
 /* A user may have one part in this many of the daemon's memory for metadata. */
 #define METADATA_USERS 16
 
+#define RECEIPTS   (1U << 20)
 #define TEXTS	   128
 #define TEXT_BYTES (2U << 20)
 /* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
@@ -66,6 +67,16 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			    .error = -EMFILE,
 			    .of_one = GPUMEM_CONNECTIONS_MAX,
 			    .cost = 512},
+    [LEDGER_PROCESSES] = {.name = "processes with memory of files",
+			  .remedy = "",
+			  .error = -EMFILE,
+			  .of_one = GPUMEM_CONNECTIONS_MAX,
+			  .cost = 512},
+    [LEDGER_RECEIPTS] = {.name = "files whose memory processes received",
+			 .remedy = "",
+			 .error = -EMFILE,
+			 .of_one = RECEIPTS,
+			 .cost = 256},
     [LEDGER_TEXTS] = {.name = "open files of .gpumem/",
 		      .remedy = "",
 		      .error = -EMFILE,

@@ -13,6 +13,8 @@ enum ledger_kind {
 	LEDGER_METADATA, /* bytes of the daemon's own memory, which other kinds cost too */
 	LEDGER_LEASES,
 	LEDGER_CONNECTIONS, /* to the sharing socket */
+	LEDGER_PROCESSES,   /* that received descriptors of GPU memory and live */
+	LEDGER_RECEIPTS,    /* pairs of such a process and a file */
 	LEDGER_TEXTS,	    /* open files of .gpumem/ */
 	LEDGER_TEXT_BYTES,  /* bytes of these open files */
 	LEDGER_HOST_FILES,  /* files of host/ that have memory */
