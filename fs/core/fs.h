@@ -28,6 +28,7 @@ struct compaction;
 struct fdstore;
 struct fdstore_ops;
 struct file;
+struct file_holds;
 struct host_outs;
 struct inode;
 struct inode_table;
@@ -101,7 +102,8 @@ struct fs {
 	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
 	struct ledger *ledger;
-	struct turns *turns; /* jobs that may take long */
+	struct turns *turns;		/* jobs that may take long */
+	const struct file_holds *holds; /* memory that files gave up: fs/holders/holds.h */
 	struct host_outs *outs;
 	struct lease_list *leases;
 	struct snapshots *snapshots; /* texts of open files in .gpumem/ */

@@ -77,6 +77,24 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
 		file_note_left(file);
 }
 
+/* device_hold.c. Before the record that the file gives the extents up, and before their charges
+ * end: chunks that processes may still have stay charged to the user (struct file_holds). */
+void device_hold(const struct file_call *call, struct volume *volume,
+		 const struct extents *extents);
+/* The file keeps the extents after all. */
+void device_unhold(const struct file_call *call, const struct extents *extents);
+/* After the record: takes chunks that the next file of the same user may get out of extents; the
+ * caller frees the rest. */
+void device_shelve(const struct file *file, const struct file_call *call, struct volume *volume,
+		   struct extents *extents);
+/* A chunk of a former file of the same user, with the charges of the new file. -ENOENT: there is
+ * none of this size. */
+int span_take_shelved(struct volume *volume, const struct file_call *call, enum memory_place place,
+		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
+		      struct span *span);
+/* Bytes of such chunks. */
+uint64_t device_shelved(const struct file_call *call, const struct volume *volume);
+
 /* pool_alloc in a place, with the charge of the place. */
 int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
 	      uint64_t bytes, enum pool_fill fill, struct span *span);
@@ -97,7 +115,8 @@ void device_apply_mapping(const struct extents *extents, const struct file_call 
 /* device_resize.c. Exclusive. */
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size);
 /* -ENOSPC: [from, to) lacks more memory than there is. Shared is enough. */
-int device_check_room(const struct file *file, uint64_t from, uint64_t to);
+int device_check_room(const struct file *file, const struct file_call *call, uint64_t from,
+		      uint64_t to);
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* Gives back the memory beyond device_kept_end. */

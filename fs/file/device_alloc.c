@@ -6,7 +6,6 @@
 #include <errno.h>
 
 #include "backend/bar_cache.h"
-#include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
 enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call)
@@ -33,8 +32,11 @@ int span_take(struct volume *volume, const struct file_call *call, enum memory_p
 	      uint64_t bytes, enum pool_fill fill, struct span *span)
 {
 	struct pool *pool = volume_pool(volume, place);
-	int rc = file_charge_place(call, place, (int64_t)bytes);
+	int rc = span_take_shelved(volume, call, place, bytes, fill, ALLOCATION_UNCHARGED, span);
 
+	if (rc != -ENOENT)
+		return rc;
+	rc = file_charge_place(call, place, (int64_t)bytes);
 	if (rc < 0)
 		return rc;
 	rc = call->exchanges ? pool_alloc_exchange(pool, bytes, fill, call->copier, span)
@@ -68,8 +70,13 @@ static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span
 {
 	const struct file_call *call = allocation->call;
 	bool charged = allocation->charge == ALLOCATION_CHARGED;
-	int rc = charged ? file_charge(call, (int64_t)bytes) : 0;
+	/* Before the charges, whose limits count the chunk already. */
+	int rc = span_take_shelved(allocation->volume, call, allocation->place, bytes,
+				   allocation->fill, allocation->charge, span);
 
+	if (rc != -ENOENT)
+		return rc;
+	rc = charged ? file_charge(call, (int64_t)bytes) : 0;
 	if (rc < 0)
 		return rc;
 	rc = span_take_below(allocation, bytes, span);
@@ -88,9 +95,18 @@ static uint64_t piece_next_bytes(uint64_t bytes, const struct layout_piece *piec
 	return half < bytes ? half : 0;
 }
 
+/* Frees memory that is kept for the next files. */
+static bool shelf_drop(const struct allocation *allocation)
+{
+	const struct file_call *call = allocation->call;
+
+	return call->holds &&
+	       call->holds->drop(call->quota_owner, allocation->volume, allocation->place);
+}
+
 /* Allocates as much of the piece as the pool has, from the start of the piece. */
-static int piece_alloc(struct allocation *allocation, const struct layout_piece *piece,
-		       struct extent *extent)
+static int piece_alloc_once(struct allocation *allocation, const struct layout_piece *piece,
+			    struct extent *extent)
 {
 	int rc = -ENOSPC;
 
@@ -103,6 +119,15 @@ static int piece_alloc(struct allocation *allocation, const struct layout_piece 
 	}
 	extent->offset = piece->offset;
 	return rc;
+}
+
+static int piece_alloc(struct allocation *allocation, const struct layout_piece *piece,
+		       struct extent *extent)
+{
+	int rc = piece_alloc_once(allocation, piece, extent);
+
+	return rc == -ENOSPC && shelf_drop(allocation) ? piece_alloc_once(allocation, piece, extent)
+						       : rc;
 }
 
 int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64_t prealloc_end)
@@ -190,15 +215,17 @@ int device_free_range(struct file *file, const struct file_call *call, uint64_t 
 
 	if (rc < 0)
 		return rc;
+	struct volume *volume = atomic_load(&file->volume);
+	int64_t bytes = 0;
+
+	device_hold(call, volume, &cut);
 	if (cut.count)
 		file_record_cut(call, from, to);
-
+	EXTENTS_FOREACH (extent, &cut)
+		bytes += (int64_t)extent->span.bytes;
 	device_uncharge_places(call, &cut);
-	struct volume *volume = atomic_load(&file->volume);
-	int64_t bytes = (int64_t)file_keep_old_memory(file, volume, &cut);
-
-	bytes += (int64_t)device_release(volume, &cut);
-
+	device_shelve(file, call, volume, &cut);
+	device_release(volume, &cut);
 	file_charge(call, -bytes);
 	device_update_accounting(file, -bytes);
 	return 0;

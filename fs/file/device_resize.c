@@ -101,10 +101,11 @@ void device_trim(struct file *file, const struct file_call *call)
 }
 
 /* Memory that leaves the device makes room there, so the sum of all places is what counts. */
-int device_check_room(const struct file *file, uint64_t from, uint64_t to)
+int device_check_room(const struct file *file, const struct file_call *call, uint64_t from,
+		      uint64_t to)
 {
 	const struct volume *volume = file_volume(file);
-	uint64_t available = 0, more;
+	uint64_t available = device_shelved(call, volume), more;
 	int rc = 0;
 
 	for (enum memory_place place = PLACE_GPU; rc == 0 && place < PLACES;
@@ -124,7 +125,7 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 	struct allocation allocation = allocation_for(volume, call, size > to ? size : to);
 	struct extents fresh = {0};
 	/* Without this check a request that cannot succeed would fill the device for a moment. */
-	int rc = device_check_room(file, from, to);
+	int rc = device_check_room(file, call, from, to);
 
 	if (rc < 0)
 		return rc;

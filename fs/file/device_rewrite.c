@@ -5,7 +5,6 @@
 
 #include <errno.h>
 
-#include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
 static int extent_fill(const struct file_call *call, const struct extent *fresh,
@@ -87,11 +86,11 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	extents_remove(&file->extents, index);
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
+	device_hold(call, volume, &from);
 	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
 	device_uncharge_places(call, &from);
-	if (!file_keep_old_memory(file, volume, &from))
-		span_release(volume, &old.span);
+	span_release(volume, &old.span);
 	file_charge(call, -less);
 	device_update_accounting(file, -less);
 	return 0;

@@ -39,8 +39,7 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	       enum file_wait wait);
 /* For recovery: makes a lease loose that was counted as FILE_LEASE_HOLDS. */
 void file_lease_loosen(struct file *file);
-/* The lease stops keeping memory, though its sharer may still have the memory mapped. Memory that
- * the file frees meanwhile goes to no other file before file_lease_end (old_memory.h). */
+/* The lease stops keeping memory, though its sharer may still have the memory mapped. */
 void file_lease_drop(struct file *file, enum file_lease_kind kind);
 /* May wait for layout_lock. */
 void file_lease_end(struct file *file, enum file_lease_kind kind);
@@ -58,6 +57,9 @@ bool file_may_outgrow_quota(const struct file *file);
 bool file_was_leased(const struct file *file);
 /* For recovery: nothing is known of leases of an earlier daemon. */
 void file_set_was_leased(struct file *file);
+/* A process of another user than the owner has, or may keep, descriptors of a leased file's memory:
+ * its chunks are not kept for the owner's next file (file_holds.shelve). */
+void file_set_unclean(struct file *file);
 /* Whether leases that keep no memory exist, dropped or not. */
 bool file_is_loose(const struct file *file);
 

@@ -57,7 +57,9 @@ void file_end(struct file *file, const struct file_call *call)
 
 	file_drop_ahead(file);
 	if (file_is_device(file)) {
+		device_hold(call, volume, &file->extents);
 		device_uncharge_places(call, &file->extents);
+		device_shelve(file, call, volume, &file->extents);
 		device_release(volume, &file->extents);
 		file_charge(call, -allocated);
 	} else {
@@ -73,6 +75,14 @@ void file_end(struct file *file, const struct file_call *call)
 	}
 	free(file_missing(file));
 	brlock_destroy(&file->layout_lock);
+	if (call->holds)
+		call->holds->forget(call->quota_owner);
+}
+
+void file_hold(struct file *file, const struct file_call *call)
+{
+	if (file_is_device(file))
+		device_hold(call, file_volume(file), &file->extents);
 }
 
 void file_set_fields(struct file *file, struct file_fields *fields)
@@ -328,10 +338,11 @@ static int file_allocate_step(struct file *file, const struct file_call *call, i
 	return rc;
 }
 
-static int file_check_room(struct file *file, uint64_t from, uint64_t to)
+static int file_check_room(struct file *file, const struct file_call *call, uint64_t from,
+			   uint64_t to)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	int rc = file_is_device(file) ? device_check_room(file, from, to) : 0;
+	int rc = file_is_device(file) ? device_check_room(file, call, from, to) : 0;
 
 	brlock_read_unlock(&file->layout_lock, token);
 	return rc;
@@ -364,7 +375,7 @@ int file_allocate(struct file *file, const struct file_call *call, int mode, uin
 
 	/* In steps, so that a file larger than the device can drive out its own first extents. */
 	if (volume_is_tiered(file_volume(file)) && kind != FALLOC_FL_PUNCH_HOLE) {
-		rc = file_check_room(file, offset, end);
+		rc = file_check_room(file, call, offset, end);
 		step = file_volume(file)->max_chunk;
 	}
 	for (; rc == 0 && offset < end; offset += step)

@@ -30,6 +30,30 @@ struct journal;
 /* Whether a quota is above the file, or above the directory to which the file moves. */
 enum file_limits { FILE_LIMITS_ASK, FILE_LIMITS_NONE, FILE_LIMITS_QUOTA };
 
+/* What becomes of chunks that other processes may still have when a file gives the chunks up
+ * (fs/holders/holds.h). owner: file_call.quota_owner. */
+struct file_holds {
+	/* From now on the charges of the chunk outlive the file's: true if a process that received
+	 * descriptors of the file's chunks lives. Call before the record of the change, and before
+	 * the file's charges end. layout_lock is held. */
+	bool (*hold)(void *owner, struct volume *volume, const struct span *span);
+	/* Undoes hold: the file keeps the chunk. */
+	void (*unhold)(void *owner, const struct span *span);
+	/* Takes the span of a held chunk over, for the next file of the same user: false if the
+	 * span stays the caller's. */
+	bool (*shelve)(void *owner, struct volume *volume, const struct span *span);
+	/* Gives the owner such a span of bytes in this place, without charges and with undefined
+	 * content. False: there is none. */
+	bool (*take)(void *owner, struct volume *volume, enum memory_place place, uint64_t bytes,
+		     struct span *span);
+	/* Bytes that take may give the owner. */
+	uint64_t (*shelved)(void *owner, const struct volume *volume);
+	/* Frees all such spans in this place: whether there were any. */
+	bool (*drop)(void *owner, struct volume *volume, enum memory_place place);
+	/* The file ends, under no lock. */
+	void (*forget)(void *owner);
+};
+
 /* The context of a call: copier, attributes, and where to charge and record. Lives on the caller's
  * stack. */
 struct file_call {
@@ -54,6 +78,7 @@ struct file_call {
 	 * with a single place. */
 	bool (*make_room)(void *quota_owner, const struct volume *volume, enum memory_place place,
 			  enum place_short why, uint64_t bytes, const struct file *keep);
+	const struct file_holds *holds; /* NULL: chunks have no charges beyond their file */
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
 	bool exchanges;		 /* new memory may be taken by pool_alloc_exchange */
@@ -74,6 +99,8 @@ struct file_fields;
 void file_set_fields(struct file *file, struct file_fields *fields);
 /* For recovery: frees a file without memory, or with memory that was released already. */
 void file_restore_free(struct file *file);
+/* Before the record that the file is gone: holds the chunks that processes may still have. */
+void file_hold(struct file *file, const struct file_call *call);
 /* Frees all memory and gives the charge back. No other call is in flight. */
 void file_free(struct file *file, const struct file_call *call);
 

@@ -17,6 +17,10 @@
 
 struct file_missing;
 
+/* Which processes may have received descriptors of the file's memory: none; processes of the owner,
+ * whose leases all ended by a release so far; others, or leases that ended otherwise. */
+enum file_leased { FILE_NOT_LEASED, FILE_LEASED_CLEAN, FILE_LEASED };
+
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. file_size and
 	 * file_allocated read the atomic members without layout_lock and never wait: a caller may
@@ -45,7 +49,7 @@ struct file {
 	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool handed_out;	      /* programs may have the object */
-	atomic_bool was_leased;	      /* export.h: file_was_leased */
+	_Atomic uint8_t leased;	      /* enum file_leased */
 	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
 	_Atomic uint8_t away;	      /* enum file_away */
 	atomic_bool bounded;	      /* the object has a tmpfs of its own: host_charge.c */

@@ -253,6 +253,9 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 		free(made);
 		return rc;
 	}
+	/* Before the record, which the caller writes. */
+	if (file_is_device(file))
+		device_hold(call, file_volume(file), &file->extents);
 	*move = made;
 	return 0;
 }
@@ -272,6 +275,8 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 
 static void move_abort(struct file_move *move)
 {
+	if (file_is_device(move->file))
+		device_unhold(&move->call, &move->file->extents);
 	if (move->charged > 0)
 		file_charge(&move->call, -move->charged);
 	move_account(move, -(int64_t)move->allocated);
@@ -320,7 +325,6 @@ static void move_commit(struct file_move *move)
 		move->from = from;
 		move->old_extents = file->extents;
 		device_uncharge_places(&move->call, &move->old_extents);
-		file_keep_old_memory(file, from, &move->old_extents);
 	}
 	if (!from->pool) {
 		host_windows_forget(from->windows, file);

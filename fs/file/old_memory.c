@@ -6,15 +6,13 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "fs/file/device.h"
 #include "fs/file/export.h"
 
 struct old_memory {
 	struct old_memory *next;
 	const struct file *file;
 	struct volume *volume;
-	struct extents extents; /* on a GPU */
-	uint64_t bytes;		/* in host/ */
+	uint64_t bytes;
 	enum system_tmpfs tmpfs;
 };
 
@@ -36,36 +34,6 @@ static struct old_memory *old_memory_new(const struct file *file, struct volume 
 	if (old_memory)
 		*old_memory = (struct old_memory){.file = file, .volume = volume};
 	return old_memory;
-}
-
-/* Without memory for the entry the extents stay with the caller. The driver knows that a process
- * has the chunk, and gives the memory to no other process. */
-uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
-			      struct extents *extents)
-{
-	struct old_memory *old_memory = old_memory_new(file, volume);
-	uint32_t rest = 0;
-
-	if (!old_memory)
-		return 0;
-	EXTENTS_FOREACH (extent, extents) {
-		if (atomic_load(&extent->span.chunk->handed_out) != CHUNK_KEPT &&
-		    span_owns_chunk(&extent->span) &&
-		    extents_reserve(&old_memory->extents, 1) == 0) {
-			extents_insert(&old_memory->extents, extent);
-			old_memory->bytes += extent->span.bytes;
-		} else {
-			extents->at[rest++] = *extent;
-		}
-	}
-	extents->count = rest;
-	uint64_t bytes = old_memory->bytes;
-
-	if (bytes)
-		old_memory_add(old_memory);
-	else
-		free(old_memory);
-	return bytes;
 }
 
 bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes)
@@ -101,11 +69,7 @@ static struct old_memory *old_memory_take(const struct file *file)
 
 static void old_memory_free(struct old_memory *old_memory)
 {
-	if (old_memory->volume->pool)
-		device_release(old_memory->volume, &old_memory->extents);
-	else
-		system_account(old_memory->volume->system, old_memory->tmpfs,
-			       -(int64_t)old_memory->bytes);
+	system_account(old_memory->volume->system, old_memory->tmpfs, -(int64_t)old_memory->bytes);
 	free(old_memory);
 }
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Old memory: memory that a file freed while sharers with loose leases may still have the memory
- * mapped. Old memory belongs to no file, but stays in the volume's account until the last of these
- * leases has ended, so that the free memory shown for a GPU or host/ is really available. */
+/* Old memory: the object of a file that moved from host/ to a GPU while readers with loose leases
+ * may still have the object mapped. Old memory belongs to no file, but stays in the volume's
+ * account until the last of these leases has ended, so that the free memory shown for host/ is
+ * really available. */
 #ifndef FS_FILE_OLD_MEMORY_H
 #define FS_FILE_OLD_MEMORY_H
 
 #include "fs/file/internal.h"
 
-/* layout_lock is held, exclusive. Takes the extents that sharers may have mapped out of extents,
- * which the file has given up. Returns the bytes taken; the caller frees the rest. */
-uint64_t file_keep_old_memory(const struct file *file, struct volume *volume,
-			      struct extents *extents);
 /* layout_lock is held, exclusive. The file gives up its object in host/: returns whether the bytes
  * stay in the volume's account. */
 bool file_keep_old_object(const struct file *file, struct volume *volume, uint64_t bytes);

@@ -9,7 +9,6 @@
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/missing.h"
-#include "fs/file/old_memory.h"
 #include "fs/file/record.h"
 
 uint32_t file_used_now(void)
@@ -118,11 +117,12 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	}
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
+	device_hold(call, volume, &old);
 	file_record_replaced(call, file, run->from, run->to, &fresh);
 	device_apply_mapping(&fresh, call);
 	extents_free(&fresh);
 	device_uncharge_places(call, &old);
-	file_keep_old_memory(file, volume, &old);
+	device_shelve(file, call, volume, &old);
 	device_release(volume, &old);
 	device_update_accounting(file, 0);
 	return 0;

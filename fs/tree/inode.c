@@ -318,8 +318,14 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 {
 	struct inode *quota_dir = inode->quota_dir, *parent = NULL;
 	mode_t mode = inode->mode;
+	struct inode_call call;
+
 	/* The next inode that gets this slot overwrites the counters. */
 	tsan_acquire(inode);
+	if (S_ISREG(mode)) {
+		inode_call_init(&call, fs, inode, worker_copier(fs));
+		file_hold(inode->file, &call.call);
+	}
 	/* Record first: afterwards another inode can get the number, and another file the
 	 * memory. */
 	record_gone(fs, inode);
@@ -328,9 +334,6 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	inode_count_unlinked_open(fs, inode, false);
 	inode_count_file(inode, -1);
 	if (S_ISREG(mode)) {
-		struct inode_call call;
-
-		inode_call_init(&call, fs, inode, worker_copier(fs));
 		inode_file_free(inode, &call.call);
 	} else if (S_ISDIR(mode)) {
 		parent = inode->dir->parent;
@@ -361,6 +364,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 		     .count_object = quota_object,
 		     .find_limits = quota_limits,
 		     .make_room = fs->make_room,
+		     .holds = fs->holds,
 		     .quota_owner = call,
 		     .journal = fs->journal,
 		     .ino = inode->ino},

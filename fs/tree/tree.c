@@ -8,6 +8,7 @@
 #include "common/cleanup.h"
 #include "fs/core/fs.h"
 #include "fs/core/mode.h"
+#include "fs/file/export.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_watch.h"
@@ -468,6 +469,8 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	}
 	if (attrs->which & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
+	if (attrs->which & TREE_UID && attrs->uid != inode->uid && S_ISREG(inode->mode))
+		file_set_unclean(inode->file);
 	if (attrs->which & TREE_UID)
 		owner_change(fs, inode, attrs->uid);
 	if (attrs->which & TREE_GID)

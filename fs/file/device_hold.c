@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks that other processes may still have when a file gives the chunks up: the charges go on,
+ * and the next file of the same user may get the memory. */
+#include "fs/file/device.h"
+
+#include <errno.h>
+
+#include "fs/file/export.h"
+
+/* Blocks of a shared chunk are never handed out. */
+static bool span_is_out(const struct span *span)
+{
+	uint8_t state = atomic_load(&span->chunk->handed_out);
+
+	return span_owns_chunk(span) && (state == CHUNK_HANDING_OUT || state == CHUNK_HANDED_OUT);
+}
+
+void device_hold(const struct file_call *call, struct volume *volume, const struct extents *extents)
+{
+	if (!call->holds)
+		return;
+	EXTENTS_FOREACH (extent, extents)
+		if (span_is_out(&extent->span) &&
+		    call->holds->hold(call->quota_owner, volume, &extent->span))
+			atomic_store(&extent->span.chunk->handed_out, CHUNK_HELD);
+}
+
+static bool span_is_held(const struct span *span)
+{
+	return atomic_load(&span->chunk->handed_out) == CHUNK_HELD;
+}
+
+void device_unhold(const struct file_call *call, const struct extents *extents)
+{
+	EXTENTS_FOREACH (extent, extents)
+		if (span_is_held(&extent->span)) {
+			call->holds->unhold(call->quota_owner, &extent->span);
+			atomic_store(&extent->span.chunk->handed_out, CHUNK_HANDED_OUT);
+		}
+}
+
+void device_shelve(const struct file *file, const struct file_call *call, struct volume *volume,
+		   struct extents *extents)
+{
+	uint32_t kept = 0;
+
+	if (!call->holds || atomic_load(&file->leased) == FILE_LEASED || file_leases(file) ||
+	    file_is_loose(file))
+		return;
+	EXTENTS_FOREACH (extent, extents)
+		if (!span_is_held(&extent->span) ||
+		    !call->holds->shelve(call->quota_owner, volume, &extent->span))
+			extents->at[kept++] = *extent;
+	extents->count = kept;
+}
+
+uint64_t device_shelved(const struct file_call *call, const struct volume *volume)
+{
+	return call->holds ? call->holds->shelved(call->quota_owner, volume) : 0;
+}
+
+/* Gives up a span that was taken and cannot be used. */
+static void span_untake(struct volume *volume, const struct file_call *call,
+			const struct span *span)
+{
+	struct extent extent = {.span = *span};
+
+	device_hold(call, volume, &(struct extents){.at = &extent, .count = 1});
+	pool_free_span(volume_pool(volume, span->chunk->place), span);
+}
+
+int span_take_shelved(struct volume *volume, const struct file_call *call, enum memory_place place,
+		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
+		      struct span *span)
+{
+	struct span taken;
+	int64_t charged = charge == ALLOCATION_CHARGED ? (int64_t)bytes : 0;
+
+	if (!call->holds || bytes < CHUNK_ALIGN ||
+	    !call->holds->take(call->quota_owner, volume, place, bytes, &taken))
+		return -ENOENT;
+	int rc = file_charge(call, charged);
+
+	if (rc == 0) {
+		rc = file_charge_place(call, place, (int64_t)bytes);
+		if (rc < 0)
+			file_charge(call, -charged);
+	}
+	if (rc == 0 && fill == POOL_ZEROED) {
+		rc = device_wait(call, copy_zero(call->copier, &taken, 0, bytes));
+		if (rc < 0) {
+			file_charge_place(call, place, -(int64_t)bytes);
+			file_charge(call, -charged);
+		}
+	}
+	if (rc < 0)
+		span_untake(volume, call, &taken);
+	else
+		*span = taken;
+	return rc;
+}
