@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks that files gave up and processes may still have: their lists, charges, and the shelf. */
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "fs/holders/internal.h"
+#include "fs/ledger/ledger.h"
+#include "fs/tree/inode.h"
+#include "fs/tree/owner.h"
+#include "fs/tree/quota.h"
+
+struct held_file *held_file_find(const struct holds *holds, uint64_t ino)
+{
+	struct held_file *file;
+
+	HASH_FIND(hh, holds->by_ino, &ino, sizeof(ino), file);
+	return file;
+}
+
+struct held_file *held_file_find_or_new(struct holds *holds, uint64_t ino)
+{
+	struct held_file *file = held_file_find(holds, ino);
+
+	if (file)
+		return file;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	file->ino = ino;
+	if (HASH_ADD_NEW(hh, holds->by_ino, ino, sizeof(file->ino), file)) {
+		atomic_fetch_add(&holds->n_files, 1);
+		return file;
+	}
+	free(file);
+	return NULL;
+}
+
+void held_file_free(struct holds *holds, struct held_file *file)
+{
+	HASH_DEL(holds->by_ino, file);
+	atomic_fetch_sub(&holds->n_files, 1);
+	free(file);
+}
+
+void held_file_settle(struct holds *holds, struct held_file *file, struct held_chunk **ended)
+{
+	struct held_chunk *chunk;
+
+	while ((chunk = file->chunks) &&
+	       (!file->receipts || file->receipts->sequence > chunk->image.sequence)) {
+		held_chunk_remove(holds, chunk);
+		DL_APPEND(*ended, chunk);
+	}
+}
+
+int held_chunk_new(struct holds *holds, struct held_file *file, const struct held_image *image,
+		   struct held_chunk **made)
+{
+	struct held_chunk *chunk = calloc(1, sizeof(*chunk));
+
+	if (!chunk)
+		return -ENOMEM;
+	chunk->file = file;
+	chunk->image = *image;
+	chunk->slot = held_store_add(holds->store, HELD_CHUNK, image);
+	DL_APPEND(file->chunks, chunk);
+	*made = chunk;
+	return 0;
+}
+
+void held_chunk_remove(struct holds *holds, struct held_chunk *chunk)
+{
+	held_store_remove(holds->store, HELD_CHUNK, chunk->slot);
+	DL_DELETE(chunk->file->chunks, chunk);
+	if (chunk->span.chunk)
+		held_chunk_unshelve(holds, chunk);
+}
+
+void held_chunk_shelve(struct holds *holds, struct held_chunk *chunk, const struct span *span)
+{
+	chunk->span = *span;
+	DL_APPEND2(holds->shelf, chunk, shelf_prev, shelf_next);
+	atomic_fetch_add(&holds->n_shelved, 1);
+}
+
+/* The span stays with the chunk. */
+void held_chunk_unshelve(struct holds *holds, struct held_chunk *chunk)
+{
+	DL_DELETE2(holds->shelf, chunk, shelf_prev, shelf_next);
+	atomic_fetch_sub(&holds->n_shelved, 1);
+}
+
+struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct held_image *like,
+				      const struct volume *volume)
+{
+	struct held_chunk *chunk;
+
+	DL_FOREACH2(holds->shelf, chunk, shelf_next)
+	{
+		if (chunk->volume == volume && chunk->image.uid == like->uid &&
+		    chunk->image.place == like->place && chunk->image.bytes == like->bytes)
+			return chunk;
+	}
+	return NULL;
+}
+
+void held_chunk_charge(struct fs *fs, struct held_chunk *chunk)
+{
+	const struct held_image *image = &chunk->image;
+
+	quota_force(chunk->dir, (int64_t)image->bytes, 0);
+	chunk->user_charged =
+	    image->place != PLACE_GPU &&
+	    ledger_restore(fs, image->uid, owner_place_kind((enum memory_place)image->place),
+			   image->bytes) == 0;
+}
+
+void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
+{
+	const struct held_image *image = &chunk->image;
+	brlock_token token = brlock_read_lock(&fs->topology);
+
+	quota_force(chunk->dir, -(int64_t)image->bytes, 0);
+	brlock_read_unlock(&fs->topology, token);
+	if (chunk->user_charged)
+		ledger_give(fs, image->uid, owner_place_kind((enum memory_place)image->place),
+			    image->bytes);
+}
+
+/* The memory of a chunk on the shelf is freed here, and the pool counts the chunk no longer. */
+static void memory_end(struct held_chunk *held)
+{
+	struct pool *pool = volume_pool(held->volume, (enum memory_place)held->image.place);
+	struct chunk *chunk = held->span.chunk;
+
+	if (!chunk) {
+		pool_held_end(pool, held->image.bytes);
+		return;
+	}
+	atomic_store(&chunk->handed_out, CHUNK_HANDED_OUT);
+	pool_free_span(pool, &held->span);
+}
+
+void held_chunks_end(struct fs *fs, struct held_chunk *ended)
+{
+	struct held_chunk *chunk;
+
+	DL_FOREACH (ended, chunk) {
+		memory_end(chunk);
+		held_chunk_uncharge(fs, chunk);
+	}
+}
+
+void held_chunks_free(struct fs *fs, struct held_chunk *ended)
+{
+	while (ended) {
+		struct held_chunk *chunk = ended;
+
+		DL_DELETE(ended, chunk);
+		inode_put(fs, chunk->dir, 1);
+		free(chunk);
+	}
+}
