@@ -16,6 +16,7 @@
 #include "fs/core/worker.h"
 #include "fs/daemon/gpu_faults.h"
 #include "fs/daemon/idle_release.h"
+#include "fs/holders/holds.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
 #include "fs/ledger/ledger.h"
@@ -292,7 +293,9 @@ static const struct part prepared[] = {
 /* The files, and the threads working on the files. */
 static const struct part filled[] = {
     {NULL, worker_close},
+    {holds_open, holds_close},
     {tree_open, tree_destroy},
+    {NULL, holds_end},
     {checkpoint_start, checkpoint_end},
     {spool_open, spool_close},
     {host_outs_start, host_outs_end},

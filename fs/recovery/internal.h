@@ -77,6 +77,8 @@ bool restore_is_missing(int error);
 /* Logs the file's path and the error. */
 void restore_missing(struct restore *restore, struct inode *inode, int error);
 void restore_missing_end(const struct restore *restore);
+/* Charges for chunks that files gave up and processes may still have. */
+int restore_given_up(struct restore *restore);
 /* Drops held descriptors that no file uses. */
 int restore_unclaimed(struct restore *restore);
 void restore_held_free(struct restore *restore);

@@ -14,6 +14,7 @@
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
+#include "fs/holders/holds.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/owner.h"
@@ -373,6 +374,16 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	/* From here on restore_abandon gives the file's memory back. */
 	atomic_store(&inode->recorded, true);
 	return rc;
+}
+
+static bool chunk_is_used(void *restore, uint64_t chunk)
+{
+	return held_find(restore, fdstore_id(FDSTORE_CHUNK, chunk));
+}
+
+int restore_given_up(struct restore *restore)
+{
+	return restore->fs->holds ? holds_restore(restore->fs, chunk_is_used, restore) : 0;
 }
 
 struct unclaimed {

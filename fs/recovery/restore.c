@@ -245,6 +245,8 @@ static int tree_rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = restore_charges(restore);
 	if (rc == 0)
+		rc = restore_given_up(restore);
+	if (rc == 0)
 		rc = drc_keep(restore);
 	if (rc == 0)
 		rc = inode_table_restore_end(restore->fs->inodes);

@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "fs/holders/holds.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/ledger.h"
 #include "fs/share/internal.h"
@@ -242,6 +243,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	connection_set_ending(share, connection);
 	share_unlisten(share, connection);
 	share_leases_end(share, connection);
+	receiver_put(share->fs, connection->receiver);
 	pthread_mutex_lock(&share->lock);
 	HASH_DEL(share->by_key, connection);
 	DL_DELETE2(share->connections, connection, previous, next);

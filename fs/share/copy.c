@@ -6,6 +6,7 @@
 
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
+#include "fs/holders/holds.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/tree.h"
@@ -16,18 +17,21 @@ static const struct attr_values copy_attrs = {.page_size = PAGE_SIZE_2M};
 
 /* Before memory is allocated: a copy of many gigabytes that fails halfway has kept the GPU busy,
  * and has taken room from other users, in vain. Another user may still take the room meanwhile. */
-static int room_check(struct fs *fs, struct inode *from, const struct volume *volume)
+static int room_check(struct fs *fs, struct inode *from, uid_t uid, const struct volume *volume)
 {
 	uint64_t bytes = file_data_bytes(from->file, CHUNK_ALIGN), available;
 	brlock_token token = brlock_read_lock(&fs->topology);
 	uint64_t quota = quota_room(inode_find(fs, volume->root_ino));
 
 	brlock_read_unlock(&fs->topology, token);
-	if (bytes > quota)
+	/* Charged already: a copy of the same reader takes this memory. */
+	uint64_t shelved = holds_shelved(fs, uid, volume);
+
+	if (bytes > shelved && bytes - shelved > quota)
 		return -EDQUOT;
 	int error = pool_available(volume->pool, &available);
 
-	return !error && bytes > available ? -ENOSPC : error;
+	return !error && bytes > shelved && bytes - shelved > available ? -ENOSPC : error;
 }
 
 static int copy_bytes(struct fs *fs, struct inode *from, struct inode *to)
@@ -59,7 +63,7 @@ int share_copy(struct fs *fs, struct inode *from, uid_t uid, struct inode **copy
 
 	if (!volume->device)
 		return -ENOTSUP;
-	int error = room_check(fs, from, volume);
+	int error = room_check(fs, from, uid, volume);
 
 	if (!error)
 		error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &what, &made);

@@ -96,6 +96,7 @@ struct share_connection {
 	uid_t uid;
 	uint32_t slot;	  /* in the share's persistent memory, and for the id of fd at the keeper */
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once the connection has had a lease */
+	struct receiver *receiver; /* once descriptors of chunks were sent; else NULL */
 	struct share_lease *leases;
 	struct share_listener *listener; /* NULL: does not listen */
 	/* An ask that came while another request was served; under the lock. A client may send the
@@ -227,6 +228,10 @@ int share_send_key(struct share_connection *connection, uint32_t number);
 int share_send_notice(struct share_connection *connection, uint32_t number,
 		      const struct gpumem_msg_notice *notice);
 
+/* Before descriptors of chunks are sent: notes the process that gets the descriptors. 0, -EMFILE,
+ * -ENOSPC or -ENOMEM. */
+int share_note_receiver(struct share *share, struct share_connection *connection,
+			const struct inode *inode);
 /* Sends the file's chunks from first on, as many as a packet holds. */
 int share_send_chunks(struct share *share, struct share_connection *connection,
 		      const struct share_lease *lease, uint32_t number, uint32_t first,

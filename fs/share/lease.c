@@ -111,6 +111,8 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->file = params->file;
 	lease->since = clock_ns();
 	lease->request = params->request;
+	if (connection->uid != atomic_load(&params->inode->uid))
+		file_set_unclean(params->inode->file);
 	atomic_init(&lease->kind, kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
@@ -169,6 +171,8 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 		lease_publish(share, connection, lease);
 	if (lease->unseen)
 		inode_unseen_begin(inode);
+	/* An earlier program stored no receivers. */
+	share_note_receiver(share, connection, inode);
 	return 0;
 }
 
@@ -241,8 +245,11 @@ void share_leases_end(struct share *share, struct share_connection *connection)
 {
 	struct share_lease *lease, *next;
 
-	HASH_ITER (hh, connection->leases, lease, next)
+	HASH_ITER (hh, connection->leases, lease, next) {
+		/* The process, or another one with the connection, may go on with the memory. */
+		file_set_unclean(lease->inode->file);
 		lease_end(share, connection, lease);
+	}
 }
 
 /* A request that must not wait gets no copier, as a copy waits. */

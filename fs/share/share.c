@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/vector.h"
 #include "fs/core/worker.h"
+#include "fs/holders/holds.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 
@@ -108,6 +109,8 @@ static void event_handle(struct share *share, const struct epoll_event *event)
 		connection_accept(share);
 	else if (event->data.ptr == &share->mounts)
 		mount_check(share);
+	else if (event->data.ptr == &share->fs->holds)
+		holds_collect(share->fs);
 	else if (event->data.ptr != &share->stop_fd &&
 		 share_connection_acquire(share, event->data.ptr))
 		share_receive(share, event->data.ptr);
@@ -172,6 +175,8 @@ static int share_start(struct share *share)
 		error = epoll_watch(share, share->stop_fd, EPOLLIN, &share->stop_fd);
 	if (!error)
 		error = epoll_watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
+	if (!error)
+		error = epoll_watch(share, holds_fd(share->fs), EPOLLIN, &share->fs->holds);
 	if (!error && share->mounts)
 		error = epoll_watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
 	if (!error)

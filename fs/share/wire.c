@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "fs/file/volume.h"
+#include "fs/holders/holds.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 
@@ -255,6 +256,20 @@ static uint32_t lease_flags(const struct share_lease *lease)
 	return lease->access == GPUMEM_ACCESS_WRITE ? 0 : GPUMEM_LAYOUT_READ_ONLY;
 }
 
+/* Objects of host/ show their holders: host_out.h. */
+int share_note_receiver(struct share *share, struct share_connection *connection,
+			const struct inode *inode)
+{
+	int error = 0;
+
+	if (!volume_is_device(file_volume(inode->file)))
+		return 0;
+	if (!connection->receiver)
+		error = receiver_get(share->fs, connection->fd, connection->pid, connection->uid,
+				     &connection->receiver);
+	return error ? error : receiver_note(share->fs, connection->receiver, inode->ino);
+}
+
 int share_send_chunks(struct share *share, struct share_connection *connection,
 		      const struct share_lease *lease, uint32_t number, uint32_t first,
 		      enum file_wait wait)
@@ -263,6 +278,10 @@ int share_send_chunks(struct share *share, struct share_connection *connection,
 	struct file_chunk chunks[GPUMEM_CHUNKS_PER_MESSAGE + 1];
 	struct share_layout layout = {
 	    .number = number, .lease = lease->number, .flags = lease_flags(lease), .first = first};
+	int error = share_note_receiver(share, connection, lease->inode);
+
+	if (error)
+		return error;
 	/* The export checks again which access the lease may have. */
 	int count = file_export(lease->inode->file, share->fs->journal,
 				share_access(lease->inode, lease->access), wait, first, chunks,
@@ -278,8 +297,12 @@ int share_send_chunks(struct share *share, struct share_connection *connection,
 		sent = GPUMEM_CHUNKS_PER_MESSAGE;
 	}
 	layout.kind = volume_kind(share->fs, layout.place.volume);
-	int error = layout_send(connection, &layout, chunks, sent);
-
+	/* The file may have moved to a GPU after the first check. */
+	error = volume_is_device(layout.place.volume)
+		    ? share_note_receiver(share, connection, lease->inode)
+		    : 0;
+	if (!error)
+		error = layout_send(connection, &layout, chunks, sent);
 	file_chunks_close(chunks, (uint32_t)count);
 	return error;
 }
