@@ -143,22 +143,13 @@ void pool_set_lenders(struct pool *pool, const struct pool_budget *host,
 	pool->lenders[PLACE_DISK] = disk;
 }
 
-/* A driver knows which of its memory processes still have; a simulated GPU does not know. */
-static uint64_t pool_limit(const struct pool *pool)
-{
-	uint64_t limit = atomic_load(&pool->limit_size), total = pool->device->total;
-	bool simulated = pool->place == PLACE_GPU && backend_is_host(pool->device->backend);
-
-	return simulated && total < limit ? total : limit;
-}
-
 static int bytes_reserve(struct pool *pool, uint64_t bytes, enum pool_right right)
 {
 	struct pool_budget *budget = pool->budget;
 	uint64_t owed = right == POOL_EXCHANGE ? 0 : pool_owed(pool);
 	uint64_t spare = right == POOL_EXCHANGE || !budget ? 0 : budget->spare;
 	int rc = counter_raise(&pool->chunk_bytes, bytes,
-			       subtract_saturated(pool_limit(pool), owed));
+			       subtract_saturated(atomic_load(&pool->limit_size), owed));
 
 	if (rc < 0 || !budget)
 		return rc;
@@ -561,7 +552,7 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 		return rc;
 	uint64_t owed = pool_owed(pool);
 	uint64_t driver = subtract_saturated(memory.free, limits.reserve + owed);
-	uint64_t limit = subtract_saturated(pool_limit(pool), usage.chunk_bytes + owed);
+	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes + owed);
 	uint64_t more = driver < limit ? driver : limit;
 
 	if (pool->budget) {

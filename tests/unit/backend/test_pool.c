@@ -420,7 +420,7 @@ END_TEST
 /* Another process may still have the memory of a held chunk, which the limit counts. */
 START_TEST(held_chunk_stays_counted)
 {
-	struct fixture f = open_fixture(no_limits);
+	struct fixture f = open_fixture((struct pool_limits){.size = DEVICE_BYTES});
 	struct span held = take(&f, DEVICE_BYTES - 2 * MIB);
 	uint64_t available;
 
