@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Chunks that files gave up, as two daemons in turn count them; a child process is the keeper. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "fs/file/export.h"
+#include "fs/holders/holds.h"
+#include "fs/keeper/fdstore.h"
+#include "fs/keeper/internal.h"
+#include "fs/keeper/ipc.h"
+#include "tests/unit/fs_fixture.h"
+#include "tests/unit/unit.h"
+
+#define MIB	  (1ULL << 20)
+#define BYTES	  (4 * MIB)
+#define HOLDS_MAX 100
+
+static pid_t keeper;
+static struct fdstore *fdstore;
+
+static void keep_house(int line)
+{
+	static struct options options = {.mountpoint = "a mount"};
+	struct keeper state = {.options = &options,
+			       .old_program = -1,
+			       .upgrade_fd = -1,
+			       .serving = {.pid = 1, .ipc = line}};
+	struct ipc_message hello = ipc_message(IPC_WELCOME, 7);
+	struct pollfd wait = {.fd = line, .events = POLLIN};
+
+	hello.value = HOLDS_MAX;
+	ipc_send(line, &hello, -1);
+	while (state.serving.ipc >= 0 && poll(&wait, 1, -1) > 0)
+		while (keeper_receive(&state, &state.serving))
+			;
+	_exit(0);
+}
+
+static void fs_start(void)
+{
+	char *argv[] = {"gpumemfs", "/tmp",
+			"-o",	    "backend=host,host_gpus=1,host_size=64M,size=64M",
+			"-o",	    "log_level=error",
+			NULL};
+
+	memset(&fixture, 0, sizeof(fixture));
+	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
+	log_setup(LOG_LEVEL_ERROR, LOG_TO_TERMINAL);
+	fixture.can.max_write = 65536;
+	fixture.fdstore = fdstore;
+	ck_assert_int_eq(fs_open(&fixture), 0);
+}
+
+static void up(void)
+{
+	static char *argv[] = {"gpumemfs", "--line=0", NULL};
+	int ends[2];
+
+	ck_assert_int_eq(ipc_pair(ends), 0);
+	keeper = fork();
+	if (keeper == 0) {
+		close(ends[0]);
+		keep_house(ends[1]);
+	}
+	close(ends[1]);
+	ck_assert_int_eq(fdstore_open(ends[0], argv, &fdstore), 0);
+	fs_start();
+}
+
+static void down(void)
+{
+	fixture_down();
+	fdstore_close(fdstore);
+	ck_assert_int_eq(waitpid(keeper, NULL, 0), keeper);
+}
+
+/* A process that has made a connection. */
+struct peer {
+	pid_t pid;
+	int connection;
+	struct receiver *receiver;
+};
+
+static struct peer peer_start(void)
+{
+	struct sockaddr address = {.sa_family = AF_UNIX};
+	struct sockaddr_storage name;
+	socklen_t bytes = sizeof(name);
+	struct peer peer;
+	char ready;
+	/* The credentials of a pair are the caller's: the child makes the connection by itself. */
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(bind(listener, &address, sizeof(sa_family_t)), 0);
+	ck_assert_int_eq(listen(listener, 1), 0);
+	ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&name, &bytes), 0);
+	peer.pid = fork();
+	if (peer.pid == 0) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+		if (connect(fd, (struct sockaddr *)&name, bytes) == 0)
+			send(fd, "r", 1, 0);
+		pause();
+		_exit(0);
+	}
+	peer.connection = accept(listener, NULL, NULL);
+	ck_assert_int_eq(recv(peer.connection, &ready, 1, 0), 1);
+	close(listener);
+	ck_assert_int_eq(receiver_get(&fixture, peer.connection, peer.pid, 1, &peer.receiver), 0);
+	return peer;
+}
+
+static void peer_end(struct peer *peer)
+{
+	kill(peer->pid, SIGKILL);
+	ck_assert_int_eq(waitpid(peer->pid, NULL, 0), peer->pid);
+	holds_collect(&fixture);
+}
+
+/* A file of one chunk that the peer has received. */
+static struct inode *file_given(const char *name, struct peer *peer)
+{
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
+	struct file_chunk chunk;
+	struct file_place place;
+	struct inode_call call;
+	struct inode *inode;
+
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), 0);
+	ck_assert_int_eq(receiver_note(&fixture, peer->receiver, inode->ino), 0);
+	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+			 FILE_LEASE_HOLDS);
+	ck_assert_int_eq(
+	    file_export(inode->file, NULL, FILE_SHARE_WRITE, FILE_MAY_WAIT, 0, &chunk, 1, &place),
+	    1);
+	file_chunks_close(&chunk, 1);
+	file_unlease(inode->file, 1);
+	return inode;
+}
+
+static void file_remove(const char *name, struct inode *inode)
+{
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), name), 0);
+	inode_put(&fixture, inode, 1);
+}
+
+static uint64_t held(void)
+{
+	return pool_usage(fixture.volumes[0].pool).held_bytes;
+}
+
+static uint64_t counted(void)
+{
+	return pool_usage(fixture.volumes[0].pool).chunk_bytes;
+}
+
+static int64_t charged(void)
+{
+	return atomic_load(&gpu(0)->dir->rbytes);
+}
+
+/* Leases that did not end by a release: the memory goes back to the driver. */
+static void unclean(struct inode *inode)
+{
+	file_set_unclean(inode->file);
+}
+
+START_TEST(charged_until_the_last_process_ends)
+{
+	struct peer first = peer_start(), second = peer_start();
+	struct inode *inode = file_given("a", &first);
+
+	ck_assert_int_eq(receiver_note(&fixture, second.receiver, inode->ino), 0);
+	unclean(inode);
+	file_remove("a", inode);
+	ck_assert_uint_eq(held(), BYTES);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	peer_end(&first);
+	ck_assert_uint_eq(held(), BYTES);
+	peer_end(&second);
+	ck_assert_uint_eq(held(), 0);
+	ck_assert_uint_eq(counted(), 0);
+	ck_assert_int_eq(charged(), 0);
+	receiver_put(&fixture, first.receiver);
+	receiver_put(&fixture, second.receiver);
+}
+END_TEST
+
+/* A process that received memory after a chunk was given up does not keep the chunk. */
+START_TEST(later_processes_keep_no_earlier_chunk)
+{
+	struct peer first = peer_start(), second = peer_start();
+	struct inode *inode = file_given("a", &first);
+	struct inode_call call;
+
+	unclean(inode);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_truncate(inode->file, &call.call, 0), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	ck_assert_int_eq(receiver_note(&fixture, second.receiver, inode->ino), 0);
+	peer_end(&first);
+	ck_assert_uint_eq(held(), 0);
+	file_remove("a", inode);
+	peer_end(&second);
+	receiver_put(&fixture, first.receiver);
+	receiver_put(&fixture, second.receiver);
+}
+END_TEST
+
+START_TEST(a_released_chunk_is_taken_again)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+
+	file_remove("a", inode);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
+	ck_assert_uint_eq(counted(), BYTES);
+	inode = file_given("b", &peer);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
+	ck_assert_uint_eq(counted(), BYTES);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	file_remove("b", inode);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	peer_end(&peer);
+	ck_assert_uint_eq(counted(), 0);
+	ck_assert_int_eq(charged(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
+static bool is_used(void *used, uint64_t chunk)
+{
+	(void)chunk;
+	return used;
+}
+
+/* The next daemon charges for chunks that no file has, as long as the process lives. */
+START_TEST(the_next_daemon_counts)
+{
+	struct peer lives = peer_start(), ends = peer_start();
+	struct inode *inode = file_given("a", &lives);
+
+	unclean(inode);
+	file_remove("a", inode);
+	inode = file_given("b", &ends);
+	unclean(inode);
+	file_remove("b", inode);
+	receiver_put(&fixture, lives.receiver);
+	receiver_put(&fixture, ends.receiver);
+	ck_assert_uint_eq(held(), 2 * BYTES);
+	fixture_down();
+	kill(ends.pid, SIGKILL);
+	ck_assert_int_eq(waitpid(ends.pid, NULL, 0), ends.pid);
+
+	fs_start();
+	ck_assert_int_eq(holds_restore(&fixture, is_used, NULL), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	fixture_down();
+
+	/* A file has the chunk again: the daemon was killed before the record of the change. */
+	fs_start();
+	ck_assert_int_eq(holds_restore(&fixture, is_used, &fixture), 0);
+	ck_assert_uint_eq(held(), 0);
+	peer_end(&lives);
+}
+END_TEST
+
+#define ROUNDS 200
+
+static void *files_give_up(void *pointer)
+{
+	struct peer *peer = pointer;
+	char name[32];
+
+	snprintf(name, sizeof(name), "of%d", peer->pid);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct inode *inode = file_given(name, peer);
+
+		if (i % 2)
+			unclean(inode);
+		file_remove(name, inode);
+		/* Each process ends in the midst of other threads' work. */
+		if (i % 4 == 3) {
+			peer_end(peer);
+			receiver_put(&fixture, peer->receiver);
+			close(peer->connection);
+			*peer = peer_start();
+		}
+	}
+	worker_end();
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	struct peer peers[3];
+	pthread_t threads[3];
+
+	for (int i = 0; i < 3; i++) {
+		peers[i] = peer_start();
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, files_give_up, &peers[i]), 0);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 3; i++) {
+		peer_end(&peers[i]);
+		receiver_put(&fixture, peers[i].receiver);
+	}
+	ck_assert_uint_eq(counted(), 0);
+	ck_assert_int_eq(charged(), 0);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = unit_suite("holds", &tcase, 120);
+
+	tcase_add_checked_fixture(tcase, up, down);
+	tcase_add_test(tcase, charged_until_the_last_process_ends);
+	tcase_add_test(tcase, later_processes_keep_no_earlier_chunk);
+	tcase_add_test(tcase, a_released_chunk_is_taken_again);
+	tcase_add_test(tcase, the_next_daemon_counts);
+	tcase_add_test(tcase, threads);
+	return unit_main(suite);
+}
