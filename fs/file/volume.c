@@ -156,8 +156,10 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	uint64_t free = memory.free < room ? memory.free : room;
 
 	/* A driver counts the memory that processes still have; a simulated GPU does not. */
-	if (backend_is_host(volume->device->backend))
-		available = available > used.held_bytes ? available - used.held_bytes : 0;
+	uint64_t most = room + pool_usage_unused(&used);
+
+	if (backend_is_host(volume->device->backend) && available > most)
+		available = most;
 
 	*usage = (struct volume_usage){
 	    .total = used.size < memory.total ? used.size : memory.total,

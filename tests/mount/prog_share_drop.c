@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* kills: no
+ * mount: size=224M
  * backends: host standin cuda
  * The owner of a file and the sharers of the file are two ordinary users: a reader in host/ does
  * not block the owner's operations, and the owner can end the leases of other users. */
