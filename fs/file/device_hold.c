@@ -6,8 +6,6 @@
 
 #include <errno.h>
 
-#include "fs/file/export.h"
-
 /* Blocks of a shared chunk are never handed out. */
 static bool span_is_out(const struct span *span)
 {
@@ -45,8 +43,8 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 {
 	uint32_t kept = 0;
 
-	if (!call->holds || atomic_load(&file->leased) == FILE_LEASED || file_leases(file) ||
-	    file_is_loose(file))
+	if (!call->holds || atomic_load(&file->leased) == FILE_LEASED ||
+	    atomic_load(&file->leases) || atomic_load(&file->loose))
 		return;
 	EXTENTS_FOREACH (extent, extents)
 		if (!span_is_held(&extent->span) ||
