@@ -107,11 +107,14 @@ int extents_cut(struct extents *extents, uint64_t from, uint64_t to, struct exte
 		past++;
 	if (first == past || from >= to)
 		return 0;
-	if (extents_reserve(cut, past - first) < 0 || extents_reserve(extents, 1) < 0)
-		return -ENOMEM;
 
 	struct extent head = extents->at[first], tail = extents->at[past - 1];
+	uint32_t kept = (head.offset < from) + (extent_end(&tail) > to);
 
+	/* Only a cut inside a single extent leaves more extents than before. */
+	if (extents_reserve(extents, kept > past - first) < 0 ||
+	    extents_reserve(cut, past - first) < 0)
+		return -ENOMEM;
 	for (uint32_t i = first; i < past; i++) {
 		struct extent part = extent_part(&extents->at[i], from, to);
 
