@@ -186,12 +186,12 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		attrs_from(st, which, &attrs);
 		error = setattr_drop_set_id(&op, which, &attrs);
 	}
+	if (!error && attrs.which)
+		error = tree_set_attrs(op.fs, op.inode, &attrs);
 	if (error) {
 		op_done(&op, req, error);
 		return;
 	}
-	if (attrs.which)
-		tree_set_attrs(op.fs, op.inode, &attrs);
 	inode_stat(op.inode, st);
 	op_end(&op, 0);
 	fuse_reply_attr(req, st, op_attr_seconds(op.inode, st));

@@ -108,11 +108,16 @@ static int inode_put_xattrs(struct fs *fs, struct inode *inode, const struct spo
  */
 static int inode_set_values(struct fs *fs, struct inode *inode, const struct spool_record *record)
 {
+	bool is_top = inode->ino == inode->volume->root_ino;
+
 	scoped_lock(&inode->lock);
+	int error = is_top ? 0 : owner_change(fs, inode, record->uid);
+
+	if (error)
+		return error;
 	atomic_store(&inode->attrs, record->attrs);
-	if (inode->ino != inode->volume->root_ino) {
+	if (!is_top) {
 		inode->mode = record->mode;
-		owner_change(fs, inode, record->uid);
 		inode->gid = record->gid;
 	}
 	inode->btime = record->btime;

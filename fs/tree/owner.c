@@ -37,8 +37,6 @@ static int metadata_take(struct fs *fs, struct inode *inode, uint32_t bytes,
 /* The owner's lock is held. */
 static void metadata_give(struct fs *fs, struct inode *inode, uint32_t bytes)
 {
-	if (bytes > inode->metadata)
-		bytes = inode->metadata;
 	inode->metadata -= bytes;
 	ledger_give(fs, inode->uid, LEDGER_METADATA, bytes);
 }
@@ -65,15 +63,10 @@ _Static_assert(LEDGER_SPILL_DISK - LEDGER_SPILL_HOST == PLACE_DISK - PLACE_HOST 
 		   PLACES == PLACE_DISK + 1,
 	       "the kinds are in the order of the places");
 
-/* The owner's lock is held. Memory that could not be counted when the owner changed is not counted
- * off. */
+/* The owner's lock is held. */
 static void place_give(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
 {
-	uint32_t *spilled = &inode->spilled[place - PLACE_HOST];
-
-	if (bytes > *spilled * POOL_BLOCK_MIN)
-		bytes = *spilled * POOL_BLOCK_MIN;
-	*spilled -= (uint32_t)(bytes / POOL_BLOCK_MIN);
+	inode->spilled[place - PLACE_HOST] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
 	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
 }
 
@@ -91,10 +84,9 @@ int owner_charge_place(struct fs *fs, struct inode *inode, enum memory_place pla
 	return error;
 }
 
-/* The owner's lock is held. */
-static int place_restore(struct fs *fs, struct inode *inode, enum memory_place place,
-			 uint64_t bytes)
+int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
 {
+	scoped_lock(owner_lock(inode));
 	int error = ledger_restore(fs, inode->uid, owner_place_kind(place), bytes);
 
 	if (!error)
@@ -102,29 +94,45 @@ static int place_restore(struct fs *fs, struct inode *inode, enum memory_place p
 	return error;
 }
 
-int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
+/* The owner's lock is held. */
+static uint64_t place_bytes(const struct inode *inode, enum memory_place place)
 {
-	scoped_lock(owner_lock(inode));
-	return place_restore(fs, inode, place, bytes);
+	return inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
 }
 
-void owner_change(struct fs *fs, struct inode *inode, uid_t uid)
+/* The owner's lock is held. Gives back what the inode is charged for in the places before end. */
+static void charges_give(struct fs *fs, const struct inode *inode, uid_t uid, enum memory_place end)
 {
-	uint64_t had[PLACES - PLACE_HOST];
+	ledger_give(fs, uid, LEDGER_METADATA, inode->metadata);
+	for (enum memory_place place = PLACE_HOST; place < end; place++)
+		ledger_give(fs, uid, owner_place_kind(place), place_bytes(inode, place));
+}
 
-	scoped_lock(owner_lock(inode));
-	uint32_t metadata = inode->metadata;
+/* The owner's lock is held. Charges a user for all that the inode is charged for: 0 or -ENOMEM. */
+static int charges_copy(struct fs *fs, const struct inode *inode, uid_t uid)
+{
+	int error = ledger_restore(fs, uid, LEDGER_METADATA, inode->metadata);
 
-	if (uid == inode->uid)
-		return;
-	metadata_give(fs, inode, metadata);
-	for (enum memory_place place = PLACE_HOST; place < PLACES; place++) {
-		had[place - PLACE_HOST] = inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
-		place_give(fs, inode, place, had[place - PLACE_HOST]);
+	if (error)
+		return error;
+	for (enum memory_place place = PLACE_HOST; !error && place < PLACES; place++) {
+		error = ledger_restore(fs, uid, owner_place_kind(place), place_bytes(inode, place));
+		if (error)
+			charges_give(fs, inode, uid, place);
 	}
+	return error;
+}
+
+int owner_change(struct fs *fs, struct inode *inode, uid_t uid)
+{
+	scoped_lock(owner_lock(inode));
+	if (uid == inode->uid)
+		return 0;
+	int error = charges_copy(fs, inode, uid);
+
+	if (error)
+		return error;
+	charges_give(fs, inode, inode->uid, PLACES);
 	inode->uid = uid;
-	metadata_take(fs, inode, metadata, OWNER_ALWAYS);
-	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
-		if (had[place - PLACE_HOST])
-			place_restore(fs, inode, place, had[place - PLACE_HOST]);
+	return 0;
 }

@@ -35,7 +35,8 @@ int owner_charge_place(struct fs *fs, struct inode *inode, enum memory_place pla
 int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place,
 			uint64_t bytes);
 
-/* Sets the owner, who takes over the charges. inode->lock is held. */
-void owner_change(struct fs *fs, struct inode *inode, uid_t uid);
+/* Sets the owner, who takes over the charges: 0, or -ENOMEM without a change. inode->lock is held.
+ */
+int owner_change(struct fs *fs, struct inode *inode, uid_t uid);
 
 #endif

@@ -458,21 +458,35 @@ bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)
 	return true;
 }
 
-void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
+/* The inode's lock is held. The former owner trusted readers. Record the change first: otherwise a
+ * crash would leave this trust to the new owner. */
+static int owner_set(struct fs *fs, struct inode *inode, uid_t uid)
+{
+	struct attr_values values = atomic_load(&inode->attrs);
+
+	if (uid == inode->uid)
+		return 0;
+	atomic_store(&inode->attrs, values_without_trust(values));
+	if (S_ISREG(inode->mode))
+		file_set_unclean(inode->file);
+	int error = owner_change(fs, inode, uid);
+
+	if (error)
+		atomic_store(&inode->attrs, values);
+	else
+		record_values(fs, inode);
+	return error;
+}
+
+int tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	scoped_lock(&inode->lock);
-	/* The former owner trusted readers. Record the change first: otherwise a crash would leave
-	 * this trust to the new owner. */
-	if (attrs->which & TREE_UID && attrs->uid != inode->uid) {
-		atomic_store(&inode->attrs, values_without_trust(atomic_load(&inode->attrs)));
-		record_values(fs, inode);
-	}
+	int error = attrs->which & TREE_UID ? owner_set(fs, inode, attrs->uid) : 0;
+
+	if (error)
+		return error;
 	if (attrs->which & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
-	if (attrs->which & TREE_UID && attrs->uid != inode->uid && S_ISREG(inode->mode))
-		file_set_unclean(inode->file);
-	if (attrs->which & TREE_UID)
-		owner_change(fs, inode, attrs->uid);
 	if (attrs->which & TREE_GID)
 		inode->gid = attrs->gid;
 	if (attrs->which & TREE_ATIME)
@@ -482,4 +496,5 @@ void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs 
 	inode_touch_change(inode);
 	if (attrs->which & (TREE_MODE | TREE_UID | TREE_GID))
 		record_owner(fs, inode);
+	return 0;
 }

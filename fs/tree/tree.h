@@ -59,7 +59,8 @@ struct tree_attrs {
 	gid_t gid;
 	int64_t atime, mtime;
 };
-void tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs);
+/* 0, or -ENOMEM without a change. */
+int tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs);
 /* Clears mode bits. Returns whether any of the bits was set. */
 bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits);
 
