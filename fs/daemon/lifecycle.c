@@ -19,6 +19,7 @@
 #include "fs/holders/holds.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
+#include "fs/journal/journal.h"
 #include "fs/ledger/ledger.h"
 #include "fs/ledger/machine.h"
 #include "fs/recovery/checkpoint.h"
@@ -227,7 +228,21 @@ static int tree_open(struct fs *fs)
 	return fs->fdstore_ops ? fs_restore(fs) : tree_init(fs);
 }
 
-/* The thread that closes the mount copied nothing, but may have freed GPU memory. */
+static void tree_close(struct fs *fs)
+{
+	if (journal_is_left(fs->journal))
+		fs_restore_leave(fs);
+	else
+		tree_destroy(fs);
+}
+
+/* The end of a lease may free the memory of a file without names. */
+static void leases_end(struct fs *fs)
+{
+	if (!journal_is_left(fs->journal))
+		unclaimed_leases_end(fs);
+}
+
 static int turns_part_open(struct fs *fs)
 {
 	return turns_open(TURNS_IDLE_SECONDS, &fs->turns);
@@ -239,6 +254,7 @@ static void turns_part_close(struct fs *fs)
 	turns_free(fs->turns);
 }
 
+/* The thread that closes the mount copied nothing, but may have freed GPU memory. */
 static void worker_close(struct fs *fs)
 {
 	(void)fs;
@@ -294,12 +310,12 @@ static const struct part prepared[] = {
 static const struct part filled[] = {
     {NULL, worker_close},
     {holds_open, holds_close},
-    {tree_open, tree_destroy},
+    {tree_open, tree_close},
     {NULL, holds_end},
     {checkpoint_start, checkpoint_end},
     {spool_open, spool_close},
     {host_outs_start, host_outs_end},
-    {NULL, unclaimed_leases_end},
+    {NULL, leases_end},
     {tier_balance_open, tier_balance_close},
     {tier_compact_open, tier_compact_close},
     {idle_release_open, idle_release_close},
@@ -322,8 +338,10 @@ static int parts_open(struct fs *fs, const struct part *parts, size_t n)
 
 	for (size_t i = 0; i < n && !error; i++) {
 		error = parts[i].open ? parts[i].open(fs) : 0;
-		if (error)
+		if (error) {
+			journal_leave(fs->journal);
 			parts_close(fs, parts, i);
+		}
 	}
 	return error;
 }

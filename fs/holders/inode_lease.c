@@ -93,6 +93,12 @@ int unclaimed_leases_open(struct fs *fs)
 
 void unclaimed_leases_close(struct fs *fs)
 {
+	struct unclaimed_lease *lease, *next;
+
+	HASH_ITER (hh, fs->unclaimed_leases->by_inode, lease, next) {
+		HASH_DEL(fs->unclaimed_leases->by_inode, lease);
+		free(lease);
+	}
 	pthread_mutex_destroy(&fs->unclaimed_leases->lock);
 	free(fs->unclaimed_leases);
 }

@@ -30,7 +30,8 @@ void inode_unseen_end(struct inode *inode);
 
 /* Makes an empty list: 0 or -ENOMEM. */
 int unclaimed_leases_open(struct fs *fs);
-void unclaimed_leases_close(struct fs *fs); /* after unclaimed_leases_end */
+/* After unclaimed_leases_end; if this daemon could not start, the leases stay for the next one. */
+void unclaimed_leases_close(struct fs *fs);
 
 /* For recovery: notes the leases in inode->lease_refs, with a reference of the inode for each
  * lease. 0 or -ENOMEM. */

@@ -39,6 +39,17 @@ bool journal_drc_find(const struct journal *journal, uint64_t request, struct jo
 	return true;
 }
 
+void journal_leave(struct journal *journal)
+{
+	if (journal && journal->adopted)
+		atomic_store(&journal->left, true);
+}
+
+bool journal_is_left(const struct journal *journal)
+{
+	return journal && atomic_load_explicit(&journal->left, memory_order_relaxed);
+}
+
 static void fault_call(const struct journal *journal)
 {
 	if (journal->fault)
@@ -211,7 +222,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 {
 	uint64_t bytes = sizeof(struct journal_record);
 
-	if (!journal)
+	if (!journal || journal_is_left(journal))
 		return;
 	for (unsigned i = 0; i < n; i++)
 		bytes += journal_align(piece_bytes(&pieces[i]));
@@ -252,7 +263,7 @@ uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 
 void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 {
-	if (id)
+	if (id && !journal_is_left(journal))
 		journal->fdstore.drop(journal->fdstore.of, fdstore_id(kind, id));
 	fault_call(journal);
 }
@@ -349,6 +360,8 @@ void journal_rotate_end(struct journal *journal)
 	uint64_t state = atomic_load(&header->state);
 	unsigned older = !journal_newest(state);
 
+	if (journal_is_left(journal))
+		return; /* the newer half may lack records */
 	fault_call(journal);
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
 	fault_call(journal);

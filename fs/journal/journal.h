@@ -47,6 +47,8 @@ struct journal {
 	_Atomic uint64_t sequence; /* the next record's number */
 	_Atomic uint64_t last_id;  /* the highest id of a chunk or of an object of host/ */
 	bool rotation_raised;	   /* the checkpoint that is under way began after journal_raise */
+	bool adopted;		   /* journal_adopt made the struct */
+	atomic_bool left;	   /* journal_leave */
 	struct journal_writer writers[JOURNAL_WRITERS];
 	/* The requests that earlier daemons had completed, sorted by number: the duplicate request
 	 * cache. */
@@ -71,6 +73,10 @@ struct journal {
  * -EBUSY: another daemon uses the journal. On success fd is the journal's. */
 int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journal **journal);
 int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **journal);
+/* This daemon cannot start: if the journal is an earlier daemon's, nothing is appended from here
+ * on, and no descriptor is dropped, so that the next daemon finds the files. NULL: no effect. */
+void journal_leave(struct journal *journal);
+bool journal_is_left(const struct journal *journal);
 /* Whether any chunk in the journal may have been handed out, because earlier daemons did not record
  * that. */
 bool journal_all_handed_out(const struct journal *journal);

@@ -213,6 +213,7 @@ int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **jo
 	if (!made)
 		return -ENOMEM;
 	journal_init(made, fdstore, fd);
+	made->adopted = true;
 	int rc = memory_lock(made);
 
 	if (rc == 0)

@@ -356,6 +356,13 @@ int fs_restore(struct fs *fs)
 	return rc;
 }
 
+void fs_restore_leave(struct fs *fs)
+{
+	struct restore restore = {.fs = fs, .journal = fs->journal};
+
+	tree_abandon(&restore);
+}
+
 /* -ENOENT: there is no journal; -EUCLEAN: its header cannot be read. */
 static int header_take(const struct fdstore_ops *fdstore, struct journal_header *header)
 {
@@ -408,8 +415,10 @@ void fs_forget_held(struct fs *fs)
 {
 	if (!fs->journal)
 		return;
-	mounts_drop(fs);
-	fs->journal->fdstore.drop(fs->journal->fdstore.of, fdstore_id(FDSTORE_JOURNAL, 0));
+	if (!journal_is_left(fs->journal)) {
+		mounts_drop(fs);
+		fs->journal->fdstore.drop(fs->journal->fdstore.of, fdstore_id(FDSTORE_JOURNAL, 0));
+	}
 	journal_close(fs->journal);
 	fs->journal = NULL;
 }

@@ -26,6 +26,9 @@ void fs_restore_devices(const struct fdstore_ops *fdstore, struct restore_device
  * new tree. 0, or -errno with a log line. After an error nothing of the earlier daemon is lost:
  * -EUCLEAN if the journal cannot be read or is inconsistent, -ENODEV if a GPU is missing. */
 int fs_restore(struct fs *fs);
+/* Frees the files of a daemon that cannot start (journal_leave), without a change that the next
+ * daemon would see. */
+void fs_restore_leave(struct fs *fs);
 
 /* Whether fs_restore could read the held journal. Another daemon may still write to the journal,
  * so only the header is checked. 0, or -errno with a log line. */
