@@ -116,16 +116,19 @@ static int mounts_hold(struct fs *fs)
 	return rc;
 }
 
-static void mounts_adopt(struct fs *fs)
+static int mounts_adopt(struct fs *fs)
 {
 	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
 		int fd = fdstore->take(fdstore->of, mount_id(kind));
 
+		if (fd < 0 && fd != -ENOENT)
+			return fd;
 		if (fd >= 0)
 			system_memory_adopt(system_of(fs), (enum system_pages)kind, fd);
 	}
+	return 0;
 }
 
 static void mounts_drop(struct fs *fs)
@@ -249,7 +252,12 @@ static int tree_rebuild(struct restore *restore)
 	if (rc == 0)
 		rc = drc_keep(restore);
 	if (rc == 0)
+		rc = mounts_adopt(restore->fs);
+	if (rc == 0)
 		rc = inode_table_restore_end(restore->fs->inodes);
+	/* A record that is lost would cost all files; so far the next daemon can try again. */
+	if (rc == 0)
+		rc = journal_room(restore->journal);
 	if (rc == 0)
 		rc = restore_unclaimed(restore);
 	if (rc == -EUCLEAN)
@@ -277,7 +285,6 @@ static int journal_restore(struct fs *fs)
 		rc = tree_rebuild(&restore);
 	if (rc == 0) {
 		volumes_name(fs);
-		mounts_adopt(fs);
 		uint64_t last = atomic_load(&fs->journal->last_id);
 
 		atomic_store(&fs->journal->last_id,
@@ -307,7 +314,8 @@ static int journal_start(struct fs *fs)
 		return rc;
 	volumes_name(fs);
 	pools_watch(fs);
-	return tree_init(fs);
+	rc = journal_room(fs->journal);
+	return rc < 0 ? rc : tree_init(fs);
 }
 
 /* Takes the journal of an earlier daemon. -ENOENT: this is the first daemon. */
