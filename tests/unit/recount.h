@@ -1,66 +1,243 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The ledger compared with a recount over all inodes. Call while no other thread changes files. */
+/* Counts again what a daemon at rest has counted: sums of quotas, users, metadata, files of a
+ * volume, and bytes of pools. */
 #ifndef TESTS_UNIT_RECOUNT_H
 #define TESTS_UNIT_RECOUNT_H
 
-#include <stdlib.h>
+#include <utlist.h>
 
+#include "fs/core/fs.h"
+#include "fs/file/export.h"
+#include "fs/file/host.h"
+#include "fs/file/internal.h"
+#include "fs/holders/internal.h"
 #include "fs/ledger/ledger.h"
+#include "fs/tree/dir.h"
 #include "fs/tree/inode_table.h"
+#include "fs/tree/owner.h"
 #include "tests/unit/unit.h"
 
-#define RECOUNT_USERS 64
+#define VOLUMES_MAX 8
+#define USERS_MAX   64
 
 struct recount {
-	size_t n;
-	struct ledger_account users[RECOUNT_USERS];
+	int64_t metadata, unlinked_open;
+	bool leased; /* memory that files gave up may still be held */
+	int64_t files[VOLUMES_MAX];
+	uint64_t spans[VOLUMES_MAX][PLACES];
+	size_t n_users;
+	struct ledger_account users[USERS_MAX];
 };
 
-static inline uint64_t *recount_of(struct recount *recount, uid_t uid)
+/* What all inodes below a directory add to its sums. */
+struct below {
+	const struct inode *dir;
+	int64_t bytes, files;
+};
+
+/* The counts of a user. */
+static inline uint64_t *counts_of(struct recount *sum, uid_t uid)
 {
 	size_t i = 0;
 
-	while (i < recount->n && recount->users[i].uid != uid)
+	while (i < sum->n_users && sum->users[i].uid != uid)
 		i++;
-	ck_assert_uint_lt(i, RECOUNT_USERS);
-	recount->users[i].uid = uid;
-	if (i == recount->n)
-		recount->n++;
-	return recount->users[i].counts;
+	ck_assert_uint_lt(i, USERS_MAX);
+	sum->users[i].uid = uid;
+	if (i == sum->n_users)
+		sum->n_users++;
+	return sum->users[i].counts;
 }
 
-static inline void recount_inode(struct recount *recount, struct inode *inode)
+static inline bool is_below(const struct inode *payer, const struct inode *dir)
 {
-	uint64_t *counts = recount_of(recount, inode->uid);
-
-	ck_assert_uint_eq(inode->metadata, inode_count_metadata(inode));
-	counts[LEDGER_METADATA] += inode->metadata;
+	while (payer && payer != dir)
+		payer = payer->dir->parent;
+	return payer;
 }
 
-/* What inodes are charged for. Leases and texts cost metadata, too, and belong to no inode. */
-static inline void recount_check(struct fs *fs)
+static inline void below_add(struct fs *fs, struct inode *inode, void *context)
 {
-	static const enum ledger_kind kinds[] = {LEDGER_METADATA};
-	struct recount recount = {0};
-	struct ledger_account *list;
-	struct inode *inode;
+	struct below *below = context;
+
+	(void)fs;
+	if (!is_below(inode->quota_dir, below->dir))
+		return;
+	below->bytes += (int64_t)inode->charged;
+	below->files += inode->counted;
+}
+
+/* Chunks that files gave up stay charged while a process may have them. */
+static inline void each_held(const struct fs *fs,
+			     void (*each)(const struct held_chunk *chunk, void *context),
+			     void *context)
+{
+	struct held_file *file, *next;
+	struct held_chunk *chunk;
+
+	HASH_ITER (hh, holds_of(fs)->by_ino, file, next)
+		DL_FOREACH (file->chunks, chunk)
+			each(chunk, context);
+}
+
+static inline void below_add_held(const struct held_chunk *chunk, void *context)
+{
+	struct below *below = context;
+
+	if (is_below(chunk->dir, below->dir))
+		below->bytes += (int64_t)chunk->image.bytes;
+}
+
+static inline void recount_held(const struct held_chunk *chunk, void *context)
+{
+	enum memory_place place = (enum memory_place)chunk->image.place;
+
+	if (place != PLACE_GPU)
+		counts_of(context, chunk->image.uid)[owner_place_kind(place)] += chunk->image.bytes;
+}
+
+static inline void recount_device(struct inode *inode, struct recount *sum)
+{
+	struct file *file = inode->file;
+	uint64_t in[PLACES] = {0};
+
+	EXTENTS_FOREACH (extent, &file->extents)
+		in[extent->span.chunk->place] += extent->span.bytes;
+	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
+		sum->spans[file->volume->index][place] += in[place];
+		if (place == PLACE_GPU)
+			continue;
+		ck_assert_uint_eq(inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN, in[place]);
+		counts_of(sum, inode->uid)[owner_place_kind(place)] += in[place];
+	}
+	ck_assert_uint_eq(file->allocated, in[PLACE_GPU] + in[PLACE_HOST] + in[PLACE_DISK]);
+}
+
+static inline void each_inode(struct fs *fs, void (*each)(struct fs *, struct inode *, void *),
+			      void *context)
+{
 	uint32_t slot = 0;
-	size_t count;
+	struct inode *inode;
 
 	while ((inode = inode_table_next(fs->inodes, &slot))) {
-		recount_inode(&recount, inode);
+		each(fs, inode, context);
 		inode_put(fs, inode, 1);
 	}
-	ck_assert_int_eq(ledger_list(fs, &list, &count), 0);
-	for (size_t i = 0; i < count; i++) {
-		uint64_t *counts = recount_of(&recount, list[i].uid);
+}
 
-		for (unsigned k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			ck_assert_uint_eq(list[i].counts[kinds[k]], counts[kinds[k]]);
+static inline void recount_inode(struct fs *fs, struct inode *inode, void *context)
+{
+	struct recount *sum = context;
+
+	ck_assert_uint_eq(inode->metadata, inode_count_metadata(inode));
+	sum->metadata += inode->metadata;
+	counts_of(sum, inode->uid)[LEDGER_METADATA] += inode->metadata;
+	sum->unlinked_open += inode->unlinked_open;
+	if (S_ISDIR(inode->mode)) {
+		struct below below = {.dir = inode};
+
+		each_inode(fs, below_add, &below);
+		each_held(fs, below_add_held, &below);
+		ck_assert_int_eq(inode->dir->rbytes, below.bytes);
+		ck_assert_int_eq(inode->dir->rfiles, below.files);
 	}
-	ck_assert_uint_eq(count, recount.n);
+	if (!S_ISREG(inode->mode))
+		return;
+	sum->files[inode->volume->index]++;
+	sum->leased |= file_leases(inode->file) || file_is_loose(inode->file);
+	ck_assert_uint_eq(inode->charged, inode->file->allocated);
+	/* A file that moved to a GPU keeps its object, which is empty then. */
+	if (inode->file->fd >= 0)
+		counts_of(sum, inode->object_uid)[LEDGER_HOST_FILES]++;
+	if (inode->volume->device)
+		recount_device(inode, sum);
+	else if (inode->file->fd >= 0)
+		ck_assert_uint_eq(inode->charged, host_due(inode->file, inode->file->fd));
+}
+
+static inline void recount_pools(const struct volume *volume, const struct recount *sum)
+{
+	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
+		struct pool *pool = volume_pool(volume, place);
+
+		if (!pool)
+			continue;
+		struct pool_usage usage = pool_usage(pool);
+
+		ck_assert_uint_ge(usage.span_bytes, sum->spans[volume->index][place]);
+		ck_assert(sum->leased || usage.span_bytes == sum->spans[volume->index][place]);
+		ck_assert_uint_ge(usage.chunk_bytes, usage.span_bytes + usage.held_bytes);
+	}
+}
+
+static inline bool device_is_counted(const struct volume *volume)
+{
+	struct pool_usage usage = pool_usage(volume->pool);
+	struct device_memory memory;
+
+	return device_memory(volume->device, &memory) == 0 &&
+	       memory.total - memory.free == usage.chunk_bytes - usage.held_bytes;
+}
+
+static inline void recount_budget(struct fs *fs, enum memory_place place)
+{
+	uint64_t held = 0;
+
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		struct pool *pool = volume_pool(&fs->volumes[i], place);
+
+		held += pool ? pool_usage(pool).chunk_bytes : 0;
+	}
+	ck_assert_uint_eq(fs_place_budget(fs, place)->held, held);
+}
+
+/* Leases, connections and texts, which no inode shows, cost metadata too. */
+static inline void recount_user(const struct ledger_account *account, struct recount *sum)
+{
+	static const enum ledger_kind of_inodes[] = {LEDGER_METADATA, LEDGER_HOST_FILES,
+						     LEDGER_SPILL_HOST, LEDGER_SPILL_DISK};
+	uint64_t *counts = counts_of(sum, account->uid), others = 0;
+
+	for (unsigned kind = 0; kind < LEDGER_KINDS; kind++)
+		others += account->counts[kind] * ledger_rows[kind].cost;
+	counts[LEDGER_METADATA] += others;
+	sum->metadata += (int64_t)others;
+	for (unsigned i = 0; i < sizeof(of_inodes) / sizeof(of_inodes[0]); i++)
+		ck_assert_uint_eq(account->counts[of_inodes[i]], counts[of_inodes[i]]);
+}
+
+static inline void recount_users(struct fs *fs, struct recount *sum)
+{
+	struct ledger_account *list;
+	size_t n;
+
+	ck_assert_int_eq(ledger_list(fs, &list, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		recount_user(&list[i], sum);
+	ck_assert_uint_eq(n, sum->n_users);
 	free(list);
+}
+
+static inline void recount(struct fs *fs)
+{
+	struct recount sum = {0};
+
+	each_inode(fs, recount_inode, &sum);
+	each_held(fs, recount_held, &sum);
+	recount_users(fs, &sum);
+	ck_assert_int_eq(fs->metadata_bytes, sum.metadata);
+	ck_assert_int_eq(fs->n_unlinked_open, sum.unlinked_open);
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		ck_assert_int_eq(fs->volumes[i].files, sum.files[i]);
+		recount_pools(&fs->volumes[i], &sum);
+		/* Memory that no pool holds is lost, but for a chunk of the thread that measures
+		 * copies. */
+		if (fs->volumes[i].device)
+			UNIT_AWAIT(device_is_counted(&fs->volumes[i]));
+	}
+	recount_budget(fs, PLACE_HOST);
+	recount_budget(fs, PLACE_DISK);
 }
 
 #endif

@@ -6,10 +6,10 @@
 #define TESTS_UNIT_FAILURES_DAEMON_H
 
 #include "fs/tier/tier.h"
-#include "tests/unit/failures/recount.h"
 #include "tests/unit/failures/runner.h"
 #include "tests/unit/journal_fixture.h"
 #include "tests/unit/kernel_fixture.h"
+#include "tests/unit/recount.h"
 
 #define KIB 1024ULL
 #define MIB (1ULL << 20)

@@ -18,22 +18,10 @@ static void attributes_changed(struct session *mount, uint64_t ino)
 	(void)mount, (void)ino;
 }
 
-static void job_work(void *context, struct share_job *job)
-{
-	(void)context, (void)job;
-	ck_abort_msg("no request here goes to the queue");
-}
-
 static int sharing_open(void)
 {
 	share = (struct share){.fs = &fixture, .epoll_fd = -1, .changed = attributes_changed};
-	int error = share_queue_open(job_work, &share, 1, &share.queue);
-
-	if (error)
-		return error;
 	share.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (share.epoll_fd < 0)
-		share_queue_free(share.queue);
 	pthread_mutex_init(&share.lock, NULL);
 	return share.epoll_fd < 0 ? -EMFILE : 0;
 }
@@ -183,11 +171,9 @@ static void leases(void)
 	TRY(do_unlink(gpu(1)->ino, "two"));
 	TRY(do_release(&two));
 	connection_end();
-	ck_assert_uint_eq(user_limits_count(&fixture, getuid(), USER_LEASES), 0);
+	ck_assert_uint_eq(ledger_count(&fixture, getuid(), LEDGER_LEASES), 0);
 	ck_assert_ptr_null(fixture.leases->first);
 	TRY(do_resize(&one, 0));
-	share_queue_stop(share.queue);
-	share_queue_free(share.queue);
 	close(share.epoll_fd);
 	scenario_down();
 }

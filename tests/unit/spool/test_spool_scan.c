@@ -6,6 +6,7 @@
 #include "tests/unit/spool_fixture.h"
 
 #include "fs/daemon/idle_release.h"
+#include "fs/holders/holds.h"
 
 #define FROZEN_MAX 120
 #define FILES	   6
@@ -84,6 +85,7 @@ static void daemon_with_spool(const struct fdstore_ops *fdstore, void (*fault)(v
 	fixture.fdstore_ops = fdstore;
 	fixture.mount = FS_MOUNT_KEPT;
 	ck_assert_int_eq(fs_prepare(&fixture), 0);
+	ck_assert_int_eq(holds_open(&fixture), 0);
 	ck_assert_int_eq(fs_restore(&fixture), 0);
 	ck_assert_int_eq(idle_release_open(&fixture), 0);
 	checkpoint_start(&fixture);
