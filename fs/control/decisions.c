@@ -5,8 +5,8 @@
 
 #include "backend/copy.h"
 #include "fs/core/fs.h"
-#include "fs/file/volume.h"
 #include "fs/fuse/capabilities.h"
+#include "fs/volume/volume.h"
 
 static void write_backend_reason(const struct fs *fs, FILE *out)
 {

@@ -13,11 +13,11 @@
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
-#include "fs/file/volume.h"
 #include "fs/share/lease_list.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
 #include "fs/tree/inode_table.h"
+#include "fs/volume/volume.h"
 
 #define PREFIX "gpumemfs_"
 

@@ -13,9 +13,9 @@
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/file/volume.h"
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 /* Node ids: the directory, its files, the socket, by-uuid/, and the links in by-uuid/ by volume.
  * The journal keeps the order of the volumes the same for all daemons of a mount. */

@@ -11,10 +11,10 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 #include "fs/core/fs.h"
-#include "fs/file/volume.h"
 #include "fs/recovery/settings.h"
 #include "fs/tier/tier.h"
 #include "fs/trace/observe.h"
+#include "fs/volume/volume.h"
 
 #define BLANKS "\t "
 

@@ -17,11 +17,11 @@
 #include "fs/control/lists.h"
 #include "fs/core/fs.h"
 #include "fs/file/file.h"
-#include "fs/file/volume.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
+#include "fs/volume/volume.h"
 
 /* gpumem(1) documents the names of this version. */
 #define STATS_SCHEMA 1

@@ -15,12 +15,12 @@
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
-#include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/kinds.h"
 #include "fs/share/share.h"
 #include "fs/trace/observe.h"
 #include "fs/trace/trace.h"
+#include "fs/volume/volume.h"
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
 {

@@ -10,8 +10,8 @@
 #include "common/number.h"
 #include "fs/ahead/ahead.h"
 #include "fs/core/fs.h"
-#include "fs/file/volume.h"
 #include "fs/tier/tier.h"
+#include "fs/volume/volume.h"
 
 /* To create a context and a Vulkan device again takes up to 1.2 s, so the 560 MiB are given to
  * other programs only after some time without files. */

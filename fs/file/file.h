@@ -17,7 +17,7 @@
 #include "backend/copy.h"
 #include "fs/core/attribute_schema.h"
 #include "fs/core/limits.h"
-#include "fs/file/volume.h"
+#include "fs/volume/volume.h"
 
 /* The largest file in bytes: larger offsets are -EFBIG. */
 #define FILE_SIZE_MAX ((uint64_t)INT64_MAX & ~(CHUNK_ALIGN - 1))

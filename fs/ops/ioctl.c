@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "fs/core/caller.h"
-#include "fs/file/volume.h"
 #include "fs/fuse/channel.h"
 #include "fs/fuse/session.h"
 #include "fs/ops/ops.h"
@@ -16,6 +15,7 @@
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
+#include "fs/volume/volume.h"
 
 /* info->fh records how the process opened the file; only the kernel can name a handle. */
 static enum gpumem_access handle_access(const struct fuse_file_info *info)

@@ -6,13 +6,13 @@
 
 #include "common/log.h"
 #include "fs/control/nodes.h"
-#include "fs/file/volume.h"
 #include "fs/fuse/channel.h"
 #include "fs/fuse/deferral.h"
 #include "fs/ops/ops.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/inode_unseen.h"
+#include "fs/volume/volume.h"
 
 #define RELEASE_WAIT_NS	   1000000L
 #define RELEASE_WAIT_TRIES 20

@@ -12,10 +12,10 @@
 #include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/file/volume.h"
 #include "fs/journal/journal.h"
 #include "fs/trace/observe.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 /* Seconds for which the kernel may cache names and attributes. Changes go through the kernel,
  * except for the stores of inode_unseen.h, so cached values hold until the kernel itself changes

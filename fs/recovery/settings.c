@@ -10,10 +10,10 @@
 #include "backend/pool.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
-#include "fs/file/volume.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 #include "fs/trace/observe.h"
+#include "fs/volume/volume.h"
 
 #define SETTINGS_MAGIC	 0x50465047u /* "GPFP" */
 #define SETTINGS_VERSION 2

@@ -6,9 +6,9 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
-#include "fs/file/volume.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 /* So many entries are read before another thread gets the lock. */
 #define ENTRIES_PER_LOCK 256

@@ -10,9 +10,9 @@
 #include "common/cleanup.h"
 #include "fs/core/caller.h"
 #include "fs/core/worker.h"
-#include "fs/file/volume.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 /* The share's lock is given up after this many listeners: a user may have thousands. */
 #define LISTENERS_AT_ONCE 64

@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 
 #include "backend/backend.h"
-#include "fs/file/volume.h"
 #include "fs/holders/holds.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 #define ERRNO_MAX 4095
 

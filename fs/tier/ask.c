@@ -7,9 +7,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "fs/core/fs.h"
-#include "fs/file/volume.h"
 #include "fs/tier/internal.h"
 #include "fs/tier/tier.h"
+#include "fs/volume/volume.h"
 
 #define PAUSE_MS 500
 

@@ -9,9 +9,9 @@
 
 #include "backend/backend.h"
 #include "fs/core/background.h"
-#include "fs/file/volume.h"
 #include "fs/tier/victims.h"
 #include "fs/tree/inode.h"
+#include "fs/volume/volume.h"
 
 /* The thread of a GPU that balance.c has. */
 struct balancer {

@@ -10,11 +10,11 @@
 #include "common/clock.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
-#include "fs/file/volume.h"
 #include "fs/trace/access_log.h"
 #include "fs/trace/trace.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/tree.h"
+#include "fs/volume/volume.h"
 
 /* An inode's path, with a name below the inode. */
 struct place {

@@ -14,7 +14,7 @@
 #include "fs/ahead/ahead.h"
 #include "fs/file/device.h"
 #include "fs/file/file.h"
-#include "fs/file/volume.h"
+#include "fs/volume/volume.h"
 #include "tests/unit/poison.h"
 #include "tests/unit/unit.h"
 

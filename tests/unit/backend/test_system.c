@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/system.h"
+#include "backend/system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>

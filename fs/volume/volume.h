@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A volume: a top-level directory and its memory, a device's pool (gpuN/) or system memory with a
  * shared-memory object for each file (host/). */
-#ifndef FS_FILE_VOLUME_H
-#define FS_FILE_VOLUME_H
+#ifndef FS_VOLUME_VOLUME_H
+#define FS_VOLUME_VOLUME_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 #include "backend/backend.h"
 #include "backend/pool.h"
-#include "backend/system.h"
+#include "backend/system/system.h"
 
 struct ahead;
 struct host_windows;

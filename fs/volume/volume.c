@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/volume.h"
+#include "fs/volume/volume.h"
 
 #include <stdio.h>
 #include <string.h>

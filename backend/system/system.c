@@ -6,7 +6,7 @@
  * the other's rest. The sizes are set again whenever an object is made, the usage is read, or these
  * charges have changed by more than a share of the limit; in between, all together may exceed the
  * limit. */
-#include "backend/system.h"
+#include "backend/system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/bounded.h"
-#include "backend/tmpfs.h"
+#include "backend/system/bounded.h"
+#include "backend/system/tmpfs.h"
 #include "common/cleanup.h"
 #include "common/descriptors.h"
 #include "common/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/bounded.h"
+#include "backend/system/bounded.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "backend/system.h"
-#include "backend/tmpfs.h"
+#include "backend/system/system.h"
+#include "backend/system/tmpfs.h"
 #include "common/cleanup.h"
 
 #define ROOT_ATTRIBUTE "trusted.gpumemfs.root"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* System memory for host/: a shared-memory object per file, for any process to map. */
-#ifndef BACKEND_SYSTEM_H
-#define BACKEND_SYSTEM_H
+#ifndef BACKEND_SYSTEM_SYSTEM_H
+#define BACKEND_SYSTEM_SYSTEM_H
 
 #include <stdbool.h>
 #include <stdint.h>

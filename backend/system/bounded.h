@@ -7,8 +7,8 @@
  * The tmpfs ends with the last descriptor or mapping of the object. No descriptor is kept of the
  * root: the object's attribute trusted.gpumemfs.root, which only processes with CAP_SYS_ADMIN can
  * read, has the handle by which this daemon and later daemons open the root. */
-#ifndef BACKEND_BOUNDED_H
-#define BACKEND_BOUNDED_H
+#ifndef BACKEND_SYSTEM_BOUNDED_H
+#define BACKEND_SYSTEM_BOUNDED_H
 
 #include <stdbool.h>
 #include <stdint.h>

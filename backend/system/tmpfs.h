@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* tmpfs mounts that are mounted nowhere: only their descriptors lead to them. Making and resizing
  * needs CAP_SYS_ADMIN. */
-#ifndef BACKEND_TMPFS_H
-#define BACKEND_TMPFS_H
+#ifndef BACKEND_SYSTEM_TMPFS_H
+#define BACKEND_SYSTEM_TMPFS_H
 
 #include <stdint.h>
 
