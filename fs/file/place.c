@@ -97,6 +97,13 @@ static int run_alloc(struct volume *volume, const struct file_call *call, enum m
 	return 0;
 }
 
+/* What leaves a GPU must be free for other programs too. With size= a chunk that processes may
+ * still have counts whether the driver has it or not, and the owner's next file may have it. */
+static bool shelves_moved(const struct volume *volume, enum memory_place to)
+{
+	return to == PLACE_GPU || pool_limits(volume->pool).size < volume->device->total;
+}
+
 static int run_move(struct file *file, const struct file_call *call, enum memory_place place,
 		    const struct device_range *run)
 {
@@ -122,7 +129,8 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	device_apply_mapping(&fresh, call);
 	extents_free(&fresh);
 	device_uncharge_places(call, &old);
-	device_shelve(file, call, volume, &old);
+	if (shelves_moved(volume, place))
+		device_shelve(file, call, volume, &old);
 	device_release(volume, &old);
 	device_update_accounting(file, 0);
 	return 0;

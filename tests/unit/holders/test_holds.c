@@ -21,6 +21,7 @@
 
 static pid_t keeper;
 static struct fdstore *fdstore;
+static const char *options = "backend=host,host_gpus=1,host_size=64M,size=64M";
 
 static void keep_house(int line)
 {
@@ -42,10 +43,8 @@ static void keep_house(int line)
 
 static void fs_start(void)
 {
-	char *argv[] = {"gpumemfs", "/tmp",
-			"-o",	    "backend=host,host_gpus=1,host_size=64M,size=64M",
-			"-o",	    "log_level=error",
-			NULL};
+	char *argv[] = {"gpumemfs",	   "/tmp", "-o", (char *)(uintptr_t)options, "-o",
+			"log_level=error", NULL};
 
 	memset(&fixture, 0, sizeof(fixture));
 	ck_assert_int_eq(options_parse(6, argv, &fixture.options), 0);
@@ -234,6 +233,33 @@ START_TEST(a_released_chunk_is_taken_again)
 }
 END_TEST
 
+static void up_with_spill(void)
+{
+	options = "backend=host,host_gpus=1,host_size=64M,spill=host:16M";
+	up();
+}
+
+/* The memory is free for other programs, although the process that received the chunk lives. */
+START_TEST(a_file_that_leaves_frees_its_chunk)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct device_memory before, after;
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(device_memory(fixture.volumes[0].device, &before), 0);
+	ck_assert_int_eq(file_place_all(inode->file, &call.call, PLACE_HOST), 0);
+	ck_assert_int_eq(device_memory(fixture.volumes[0].device, &after), 0);
+	ck_assert_uint_eq(after.free, before.free + BYTES);
+	ck_assert_uint_gt(held(), 0);
+	file_remove("a", inode);
+	peer_end(&peer);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 static bool is_used(void *used, uint64_t chunk)
 {
 	(void)chunk;
@@ -320,7 +346,7 @@ END_TEST
 
 int main(void)
 {
-	TCase *tcase;
+	TCase *tcase, *spills = tcase_create("spill");
 	Suite *suite = unit_suite("holds", &tcase, 120);
 
 	tcase_add_checked_fixture(tcase, up, down);
@@ -329,5 +355,8 @@ int main(void)
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
+	tcase_add_checked_fixture(spills, up_with_spill, down);
+	tcase_add_test(spills, a_file_that_leaves_frees_its_chunk);
+	suite_add_tcase(suite, spills);
 	return unit_main(suite);
 }
