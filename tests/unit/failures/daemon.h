@@ -82,7 +82,7 @@ static inline void options_of(struct fs *fs, const char *options)
 	inject_counts = counts;
 }
 
-/* After an error nothing is open, and the keeper of a first daemon has ended. */
+/* After an error no part is open, and the keeper of a first daemon has ended. */
 static inline int daemon_start(struct fs *fs, const char *options, const struct fdstore_ops *keeper,
 			       enum fs_mount mount)
 {

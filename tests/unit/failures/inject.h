@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* One call of the daemon's code fails: an allocation of memory, or a system call for memory,
+/* A call of the daemon's code fails: an allocation of memory, or a system call for memory,
  * descriptors, threads or events. The linker sends these calls to the functions here (--wrap; the
  * list is in the Makefile). Only calls by a thread between inject_begin and inject_end count.
  * Blocks that were allocated are remembered with the place of the call, to find leaks. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Requests of the kernel, one function each: 0, or the reply's error as -errno. */
+/* Requests of the kernel, a function each: 0, or the reply's error as -errno. */
 #ifndef TESTS_UNIT_FAILURES_REQUESTS_H
 #define TESTS_UNIT_FAILURES_REQUESTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Bytes of files in gpuN/ and host/, while one allocation or system call fails. */
+/* Bytes of files in gpuN/ and host/, while an allocation or system call fails. */
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The next daemon takes over files in every state, while one allocation or system call fails: it
+/* The next daemon takes over files in every state, while an allocation or system call fails: it
  * starts with everything, or not at all, and then can be started again. */
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
@@ -18,7 +18,7 @@ static void filled(unsigned volume, const char *name, struct node *file)
 	ck_assert_int_eq(do_write(file, 5 * MIB, 10000), 0);
 }
 
-/* Files on a GPU, in system memory, on the disk, in host/, without a name, and of one block. */
+/* Files on a GPU, in system memory, on the disk, in host/, without a name, and small. */
 static void make_files(void)
 {
 	struct node files[6] = {0}, dir = {0}, small = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Leases of files, private copies and connections, while one allocation or system call fails. */
+/* Leases of files, private copies and connections, while an allocation or system call fails. */
 #include "fs/share/copy.h"
 #include "fs/share/internal.h"
 #include "tests/unit/failures/daemon.h"

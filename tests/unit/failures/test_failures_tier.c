@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files leave full GPUs for system memory and a disk, move back and move together, while one
+/* Files leave full GPUs for system memory and a disk, move back and move together, while an
  * allocation or system call fails. */
 #include "fs/tier/tier.h"
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
 
-/* Two files of 6 MiB fit into a GPU, and one into the system memory below. */
+/* Two files of 6 MiB fit into a GPU, and a third into the system memory below. */
 #define OPTIONS                                                                                    \
 	"backend=host,host_gpus=2,host_size=14M,spill=host:8M,user_spill=100%,bar=off,max_chunk="  \
 	"2M"
@@ -32,7 +32,7 @@ static int check(const struct node *file)
 	return n;
 }
 
-/* Every second file of one block goes: then the others move together. */
+/* Every second file of a single block goes: then the rest move together. */
 static void compact(void)
 {
 	struct node small[8] = {0};

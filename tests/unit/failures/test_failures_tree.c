@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Names and attributes, while one allocation or system call fails. */
+/* Names and attributes, while an allocation or system call fails. */
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
 

@@ -120,7 +120,7 @@ static void peer_end(struct peer *peer)
 	holds_collect(&fixture);
 }
 
-/* A file of one chunk that the peer has received. */
+/* A file of a chunk that the peer has received. */
 static struct inode *file_given(const char *name, struct peer *peer)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
