@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "common/cacheline.h"
 #include "common/cleanup.h"
@@ -35,9 +34,8 @@ int inode_table_new(struct inode_table **made)
 
 	if (!table)
 		return -ENOMEM;
-	table->pages = mmap(NULL, INODE_PAGES * sizeof(*table->pages), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (table->pages == MAP_FAILED) {
+	table->pages = calloc(INODE_PAGES, sizeof(*table->pages));
+	if (!table->pages) {
 		free(table);
 		return -ENOMEM;
 	}
@@ -59,7 +57,7 @@ void inode_table_free(struct inode_table *table)
 		free(atomic_load(&table->pages[i]));
 	for (unsigned i = 0; i < INODE_SHARDS; i++)
 		pthread_mutex_destroy(&table->shards[i].lock);
-	munmap(table->pages, INODE_PAGES * sizeof(*table->pages));
+	free(table->pages);
 	free(table);
 }
 
