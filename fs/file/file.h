@@ -62,10 +62,12 @@ struct file_call {
 	/* Charges bytes of memory: 0 or -EDQUOT. Negative bytes give a charge back and always
 	 * succeed. Called under the file's layout_lock. */
 	int (*charge)(void *quota_owner, int64_t bytes);
-	/* Charges bytes of memory in a place other than the device to the file's owner: 0 or
-	 * -EDQUOT. Negative bytes always succeed. Called under the file's layout_lock. NULL: such
-	 * memory is not counted. */
-	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes);
+	/* Charges a span of bytes in a place to the file's owner, for its descriptor and, in a
+	 * place other than the device, for its bytes: 0 or -EDQUOT. Negative bytes, of a whole span
+	 * or of some blocks of it, always succeed. replaces: the descriptor is not limited. Called
+	 * under the file's layout_lock. NULL: neither is counted. */
+	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes,
+			    bool replaces);
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
 	 * descriptors are not counted. */
 	int (*count_object)(void *quota_owner, int more);
@@ -82,6 +84,7 @@ struct file_call {
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */
 	bool exchanges;		 /* new memory may be taken by pool_alloc_exchange */
+	bool replaces;		 /* the file gives as much memory up for new memory */
 	struct journal *journal; /* for records of layout changes; NULL: none */
 	uint64_t ino;		 /* inode number in these records */
 };

@@ -125,8 +125,8 @@ static inline int file_charge(const struct file_call *call, int64_t bytes)
 static inline int file_charge_place(const struct file_call *call, enum memory_place place,
 				    int64_t bytes)
 {
-	return place != PLACE_GPU && bytes && call->charge_place
-		   ? call->charge_place(call->quota_owner, place, bytes)
+	return bytes && call->charge_place
+		   ? call->charge_place(call->quota_owner, place, bytes, call->replaces)
 		   : 0;
 }
 

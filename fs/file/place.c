@@ -109,7 +109,10 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 {
 	struct volume *volume = file_volume(file);
 	struct extents fresh = {0}, old = {0};
-	int rc = run_alloc(volume, call, place, run, &fresh);
+	struct file_call own = *call;
+
+	own.replaces = true;
+	int rc = run_alloc(volume, &own, place, run, &fresh);
 
 	if (rc == 0)
 		rc = device_fill(call, &fresh, &file->extents);

@@ -23,15 +23,21 @@ static uint64_t leases_limit(const struct fs *fs)
 	return fs->options.user_leases;
 }
 
-/* Each file costs a descriptor here and a descriptor in the keeper. A user gets at most half of the
- * descriptors. */
+/* Each chunk or object costs a descriptor, and a second descriptor if a keeper has a copy. A user
+ * gets at most half of the descriptors. */
+static uint64_t memory_limit(const struct fs *fs)
+{
+	return descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit()) / (fs->fdstore ? 4 : 2);
+}
+
+static uint64_t descriptors_most(const struct fs *fs)
+{
+	return memory_limit(fs) * LEDGER_DESCRIPTOR;
+}
+
 static uint64_t host_files_limit(const struct fs *fs)
 {
-	uint64_t files = descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit());
-
-	if (fs->options.user_host_files)
-		return fs->options.user_host_files;
-	return files / (fs->fdstore ? 4 : 2);
+	return fs->options.user_host_files ? fs->options.user_host_files : memory_limit(fs);
 }
 
 static uint64_t spill_host_limit(const struct fs *fs)
@@ -93,6 +99,12 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			       " (-o user_host_files=, below the daemon's limit of open files)",
 			   .error = -ENOSPC,
 			   .limit = host_files_limit},
+    [LEDGER_DESCRIPTORS] = {.name = "descriptors of chunks and files of host/",
+			    .remedy = " (half of the daemon's limit of open files)",
+			    .error = -EDQUOT,
+			    .warn_once = true,
+			    .limit = descriptors_most,
+			    .unit = LEDGER_DESCRIPTOR},
     [LEDGER_SPILL_HOST] = {.name = "bytes of files that left a GPU in system memory",
 			   .remedy = " (-o user_spill=)",
 			   .error = -EDQUOT,

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/pool.h"
+
 struct fs;
 
 enum ledger_kind {
@@ -18,10 +20,18 @@ enum ledger_kind {
 	LEDGER_TEXTS,	    /* open files of .gpumem/ */
 	LEDGER_TEXT_BYTES,  /* bytes of these open files */
 	LEDGER_HOST_FILES,  /* files of host/ that have memory */
+	LEDGER_DESCRIPTORS, /* of the memory of files, in units of 1 / LEDGER_DESCRIPTOR */
 	LEDGER_SPILL_HOST,  /* bytes in PLACE_HOST; the other places follow in order */
 	LEDGER_SPILL_DISK,
 	LEDGER_KINDS
 };
+
+/* A chunk costs a descriptor. Blocks of a shared chunk count for their part of the chunk. */
+#define LEDGER_DESCRIPTOR (CHUNK_ALIGN / POOL_BLOCK_MIN)
+static inline uint64_t ledger_span_descriptors(uint64_t span_bytes)
+{
+	return (span_bytes < CHUNK_ALIGN ? span_bytes : CHUNK_ALIGN) / POOL_BLOCK_MIN;
+}
 
 struct ledger_row {
 	const char *name;   /* as a warning says it */
@@ -32,6 +42,7 @@ struct ledger_row {
 	uint64_t (*limit)(const struct fs *fs);
 	uint64_t of_one;
 	uint64_t of_all; /* for all ordinary users together, then -ENFILE; 0: none */
+	uint32_t unit;	 /* how many of the count make one of what name says; 0: 1 */
 	uint32_t cost;	 /* bytes of LEDGER_METADATA for each, approximately */
 };
 

@@ -339,9 +339,9 @@ static int file_charge_places(struct restore *restore, struct inode *inode)
 	int rc = 0;
 
 	EXTENTS_FOREACH (extent, &inode->file->extents)
-		if (rc == 0 && extent->span.chunk->place != PLACE_GPU)
-			rc = owner_restore_place(restore->fs, inode, extent->span.chunk->place,
-						 extent->span.bytes);
+		if (rc == 0)
+			rc = owner_take_span(restore->fs, inode, extent->span.chunk->place,
+					     extent->span.bytes, OWNER_ALWAYS, OWNER_ALWAYS);
 	return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/file.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tier/internal.h"
 
 /* More leaves than the request needs, so that the next requests find room: this part of the device,
@@ -46,6 +47,10 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	uint64_t part = tier_room_part(volume);
 
 	if (volume_place_below(volume, place) == PLACES)
+		return false;
+	/* A file costs as many descriptors in another place. */
+	if (why == PLACE_OWNER_LIMIT &&
+	    ledger_room(requester->fs, uid, LEDGER_DESCRIPTORS) < LEDGER_DESCRIPTOR)
 		return false;
 	struct eviction eviction = {
 	    .fs = requester->fs,

@@ -62,6 +62,7 @@ struct inode {
 	bool keep_data : 1;			/* see inode_may_drop; lock */
 	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
 	uint32_t metadata;			/* bytes charged to uid; owner_locks */
+	uint32_t descriptors; /* of memory, charged to uid: LEDGER_DESCRIPTORS; owner_locks */
 	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
 	 * owner_locks. */
 	uint32_t spilled[PLACES - PLACE_HOST];

@@ -22,12 +22,18 @@ static pthread_mutex_t *owner_lock(const struct inode *inode)
 	return &owner_locks[(uintptr_t)inode / CACHELINE_ALIGN % OWNER_LOCKS];
 }
 
+static int kind_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount,
+		     enum owner_charge charge)
+{
+	return charge == OWNER_ALWAYS ? ledger_restore(fs, uid, kind, amount)
+				      : ledger_take(fs, uid, kind, amount);
+}
+
 /* The owner's lock is held. */
 static int metadata_take(struct fs *fs, struct inode *inode, uint32_t bytes,
 			 enum owner_charge charge)
 {
-	int error = charge == OWNER_ALWAYS ? ledger_restore(fs, inode->uid, LEDGER_METADATA, bytes)
-					   : ledger_take(fs, inode->uid, LEDGER_METADATA, bytes);
+	int error = kind_take(fs, inode->uid, LEDGER_METADATA, bytes, charge);
 
 	if (!error)
 		inode->metadata += bytes;
@@ -63,35 +69,39 @@ _Static_assert(LEDGER_SPILL_DISK - LEDGER_SPILL_HOST == PLACE_DISK - PLACE_HOST 
 		   PLACES == PLACE_DISK + 1,
 	       "the kinds are in the order of the places");
 
-/* The owner's lock is held. */
-static void place_give(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
+int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes,
+		    enum owner_charge bytes_charge, enum owner_charge descriptors_charge)
 {
+	uint64_t descriptors = ledger_span_descriptors(bytes);
+
+	scoped_lock(owner_lock(inode));
+	uid_t uid = inode->uid;
+	int error = kind_take(fs, uid, LEDGER_DESCRIPTORS, descriptors, descriptors_charge);
+
+	if (!error && place != PLACE_GPU) {
+		error = kind_take(fs, uid, owner_place_kind(place), bytes, bytes_charge);
+		if (error)
+			ledger_give(fs, uid, LEDGER_DESCRIPTORS, descriptors);
+	}
+	if (error)
+		return error;
+	inode->descriptors += (uint32_t)descriptors;
+	if (place != PLACE_GPU)
+		inode->spilled[place - PLACE_HOST] += (uint32_t)(bytes / POOL_BLOCK_MIN);
+	return 0;
+}
+
+void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
+{
+	uint64_t descriptors = ledger_span_descriptors(bytes);
+
+	scoped_lock(owner_lock(inode));
+	inode->descriptors -= (uint32_t)descriptors;
+	ledger_give(fs, inode->uid, LEDGER_DESCRIPTORS, descriptors);
+	if (place == PLACE_GPU)
+		return;
 	inode->spilled[place - PLACE_HOST] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
 	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
-}
-
-int owner_charge_place(struct fs *fs, struct inode *inode, enum memory_place place, int64_t bytes)
-{
-	scoped_lock(owner_lock(inode));
-	if (bytes <= 0) {
-		place_give(fs, inode, place, (uint64_t)-bytes);
-		return 0;
-	}
-	int error = ledger_take(fs, inode->uid, owner_place_kind(place), (uint64_t)bytes);
-
-	if (!error)
-		inode->spilled[place - PLACE_HOST] += (uint32_t)((uint64_t)bytes / POOL_BLOCK_MIN);
-	return error;
-}
-
-int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes)
-{
-	scoped_lock(owner_lock(inode));
-	int error = ledger_restore(fs, inode->uid, owner_place_kind(place), bytes);
-
-	if (!error)
-		inode->spilled[place - PLACE_HOST] += (uint32_t)(bytes / POOL_BLOCK_MIN);
-	return error;
 }
 
 /* The owner's lock is held. */
@@ -104,6 +114,7 @@ static uint64_t place_bytes(const struct inode *inode, enum memory_place place)
 static void charges_give(struct fs *fs, const struct inode *inode, uid_t uid, enum memory_place end)
 {
 	ledger_give(fs, uid, LEDGER_METADATA, inode->metadata);
+	ledger_give(fs, uid, LEDGER_DESCRIPTORS, inode->descriptors);
 	for (enum memory_place place = PLACE_HOST; place < end; place++)
 		ledger_give(fs, uid, owner_place_kind(place), place_bytes(inode, place));
 }
@@ -115,6 +126,11 @@ static int charges_copy(struct fs *fs, const struct inode *inode, uid_t uid)
 
 	if (error)
 		return error;
+	error = ledger_restore(fs, uid, LEDGER_DESCRIPTORS, inode->descriptors);
+	if (error) {
+		ledger_give(fs, uid, LEDGER_METADATA, inode->metadata);
+		return error;
+	}
 	for (enum memory_place place = PLACE_HOST; !error && place < PLACES; place++) {
 		error = ledger_restore(fs, uid, owner_place_kind(place), place_bytes(inode, place));
 		if (error)

@@ -28,12 +28,12 @@ void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes);
 /* The kind of memory in a place other than the device. */
 enum ledger_kind owner_place_kind(enum memory_place place);
 
-/* Charges the owner for memory in a place other than the device: 0, -EDQUOT or -ENOMEM. Negative
- * bytes, which were charged before, always succeed. */
-int owner_charge_place(struct fs *fs, struct inode *inode, enum memory_place place, int64_t bytes);
-/* Charges the owner without a limit. 0 or -ENOMEM. */
-int owner_restore_place(struct fs *fs, struct inode *inode, enum memory_place place,
-			uint64_t bytes);
+/* Charges the owner for a span of the file in a place, and for the part of a descriptor that the
+ * span costs: 0, -EDQUOT or -ENOMEM. */
+int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes,
+		    enum owner_charge bytes_charge, enum owner_charge descriptors_charge);
+/* bytes: of the whole span, or some blocks of it. */
+void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes);
 
 /* Sets the owner, who takes over the charges: 0, or -ENOMEM without a change. inode->lock is held.
  */

@@ -75,18 +75,26 @@ int quota_charge(void *quota_owner, int64_t bytes)
 	return error;
 }
 
-int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes)
+int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes, bool replaces)
 {
 	struct inode_call *call = quota_owner;
-	int error;
+	enum owner_charge charge = call->overdraft ? OWNER_ALWAYS : OWNER_WITHIN_LIMITS;
+	int error = 0;
 
-	if (call->overdraft && bytes > 0)
-		error = owner_restore_place(call->fs, call->inode, place, (uint64_t)bytes);
+	if (bytes > 0)
+		error = owner_take_span(call->fs, call->inode, place, (uint64_t)bytes, charge,
+					replaces ? OWNER_ALWAYS : charge);
 	else
-		error = owner_charge_place(call->fs, call->inode, place, bytes);
-	if (!error)
+		owner_give_span(call->fs, call->inode, place, (uint64_t)-bytes);
+	if (!error && place != PLACE_GPU)
 		worker_memory_add_place(call->fs, call->inode->ino, place, bytes);
 	return error;
+}
+
+static void object_give(struct fs *fs, uid_t uid)
+{
+	ledger_give(fs, uid, LEDGER_HOST_FILES, 1);
+	ledger_give(fs, uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
 }
 
 int quota_object(void *quota_owner, int more)
@@ -96,11 +104,18 @@ int quota_object(void *quota_owner, int more)
 
 	/* Count off for the uid that was charged; the file may have another owner now. */
 	if (more < 0) {
-		ledger_give(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+		object_give(call->fs, inode->object_uid);
 		return 0;
 	}
 	inode->object_uid = atomic_load_explicit(&inode->uid, memory_order_relaxed);
-	return ledger_take(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+	int error = ledger_take(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+
+	if (error)
+		return error;
+	error = ledger_take(call->fs, inode->object_uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
+	if (error)
+		ledger_give(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+	return error;
 }
 
 enum file_limits quota_limits_in(struct fs *fs, struct inode *dir)
@@ -126,7 +141,14 @@ enum file_limits quota_limits(void *quota_owner)
 int quota_object_restored(struct fs *fs, struct inode *inode)
 {
 	inode->object_uid = inode->uid;
-	return ledger_restore(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+	int error = ledger_restore(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+
+	if (error)
+		return error;
+	error = ledger_restore(fs, inode->object_uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
+	if (error)
+		ledger_give(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
+	return error;
 }
 
 /* Moves a charge to another directory: 0, or -EDQUOT without a change. A quota above both

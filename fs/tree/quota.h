@@ -25,8 +25,8 @@ void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files);
  * call with overdraft is never refused. */
 int quota_charge(void *quota_owner, int64_t bytes);
 
-/* The charge_place callback: charges the inode's owner (-o user_spill=). */
-int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes);
+/* The charge_place callback: charges the inode's owner (-o user_spill=, descriptors). */
+int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes, bool replaces);
 
 /* The count_object callback: counts descriptors of host/ objects for the uid of the inode's
  * owner. */

@@ -102,8 +102,15 @@ static inline void recount_device(struct inode *inode, struct recount *sum)
 	struct file *file = inode->file;
 	uint64_t in[PLACES] = {0};
 
-	EXTENTS_FOREACH (extent, &file->extents)
+	uint64_t descriptors = 0;
+
+	EXTENTS_FOREACH (extent, &file->extents) {
 		in[extent->span.chunk->place] += extent->span.bytes;
+		descriptors += span_owns_chunk(&extent->span) ? LEDGER_DESCRIPTOR
+							      : extent->span.bytes / POOL_BLOCK_MIN;
+	}
+	ck_assert_uint_eq(inode->descriptors, descriptors);
+	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += descriptors;
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
 		sum->spans[file->volume->index][place] += in[place];
 		if (place == PLACE_GPU)
@@ -148,8 +155,10 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 	sum->leased |= file_leases(inode->file) || file_is_loose(inode->file);
 	ck_assert_uint_eq(inode->charged, inode->file->allocated);
 	/* A file that moved to a GPU keeps its object, which is empty then. */
-	if (inode->file->fd >= 0)
+	if (inode->file->fd >= 0) {
 		counts_of(sum, inode->object_uid)[LEDGER_HOST_FILES]++;
+		counts_of(sum, inode->object_uid)[LEDGER_DESCRIPTORS] += LEDGER_DESCRIPTOR;
+	}
 	if (inode->volume->device)
 		recount_device(inode, sum);
 	else if (inode->file->fd >= 0)
@@ -196,7 +205,8 @@ static inline void recount_budget(struct fs *fs, enum memory_place place)
 static inline void recount_user(const struct ledger_account *account, struct recount *sum)
 {
 	static const enum ledger_kind of_inodes[] = {LEDGER_METADATA, LEDGER_HOST_FILES,
-						     LEDGER_SPILL_HOST, LEDGER_SPILL_DISK};
+						     LEDGER_DESCRIPTORS, LEDGER_SPILL_HOST,
+						     LEDGER_SPILL_DISK};
 	uint64_t *counts = counts_of(sum, account->uid), others = 0;
 
 	for (unsigned kind = 0; kind < LEDGER_KINDS; kind++)
