@@ -37,7 +37,7 @@ def unpack(folder):
 
 def make(folder):
     environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
-    done = subprocess.run(["make", f"-j{os.cpu_count()}", "CFLAGS=-O1", "build/gpumemfs", "build/mount/client_tool"],
+    done = subprocess.run(["make", f"-j{os.cpu_count()}", "CFLAGS=-O0", "build/gpumemfs", "build/mount/client_tool"],
                           cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
