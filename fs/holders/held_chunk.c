@@ -106,15 +106,25 @@ struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct he
 	return NULL;
 }
 
+/* What the user of a held chunk is charged for. */
+#define KINDS_OF_HELD 3
+
+static enum ledger_kind kind_of_held(const struct held_image *image, unsigned i)
+{
+	const enum ledger_kind kinds[KINDS_OF_HELD] = {
+	    owner_place_kind((enum memory_place)image->place), LEDGER_BYTES, LEDGER_HELD};
+
+	return kinds[i];
+}
+
 void held_chunk_charge(struct fs *fs, struct held_chunk *chunk)
 {
 	const struct held_image *image = &chunk->image;
 
 	quota_force(chunk->dir, (int64_t)image->bytes, 0);
-	chunk->user_charged =
-	    image->place != PLACE_GPU &&
-	    ledger_restore(fs, image->uid, owner_place_kind((enum memory_place)image->place),
-			   image->bytes) == 0;
+	for (unsigned i = 0; i < KINDS_OF_HELD; i++)
+		if (ledger_restore(fs, image->uid, kind_of_held(image, i), image->bytes) == 0)
+			chunk->kinds_charged |= 1U << i;
 }
 
 void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
@@ -124,9 +134,9 @@ void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
 
 	quota_force(chunk->dir, -(int64_t)image->bytes, 0);
 	brlock_read_unlock(&fs->topology, token);
-	if (chunk->user_charged)
-		ledger_give(fs, image->uid, owner_place_kind((enum memory_place)image->place),
-			    image->bytes);
+	for (unsigned i = 0; i < KINDS_OF_HELD; i++)
+		if (chunk->kinds_charged & 1U << i)
+			ledger_give(fs, image->uid, kind_of_held(image, i), image->bytes);
 }
 
 /* The memory of a chunk on the shelf is freed here, and the pool counts the chunk no longer. */

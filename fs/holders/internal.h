@@ -63,7 +63,7 @@ struct held_chunk {
 	struct span span;	    /* on the shelf; else chunk is NULL */
 	struct held_image image;
 	uint32_t slot;
-	bool user_charged; /* image.uid is charged for the place */
+	unsigned kinds_charged; /* to image.uid: a bit for each kind of held_chunk.c */
 };
 
 struct holds {

@@ -21,8 +21,11 @@ enum ledger_kind {
 	LEDGER_TEXT_BYTES,  /* bytes of these open files */
 	LEDGER_HOST_FILES,  /* files of host/ that have memory */
 	LEDGER_DESCRIPTORS, /* of the memory of files, in units of 1 / LEDGER_DESCRIPTOR */
-	LEDGER_SPILL_HOST,  /* bytes in PLACE_HOST; the other places follow in order */
+	LEDGER_BYTES,	    /* of files, in all places and in host/ */
+	LEDGER_GPU,	    /* bytes in PLACE_GPU; the other places follow in order */
+	LEDGER_SPILL_HOST,
 	LEDGER_SPILL_DISK,
+	LEDGER_HELD, /* bytes of these that files gave up and processes may still have */
 	LEDGER_KINDS
 };
 
@@ -34,6 +37,7 @@ static inline uint64_t ledger_span_descriptors(uint64_t span_bytes)
 }
 
 struct ledger_row {
+	const char *key;    /* in .gpumem/users */
 	const char *name;   /* as a warning says it */
 	const char *remedy; /* the option that raises the limit, or "" */
 	int error;	    /* what a user at the limit gets, as -errno */
@@ -42,6 +46,7 @@ struct ledger_row {
 	uint64_t (*limit)(const struct fs *fs);
 	uint64_t of_one;
 	uint64_t of_all; /* for all ordinary users together, then -ENFILE; 0: none */
+	bool unlimited;	 /* only counted */
 	uint32_t unit;	 /* how many of the count make one of what name says; 0: 1 */
 	uint32_t cost;	 /* bytes of LEDGER_METADATA for each, approximately */
 };

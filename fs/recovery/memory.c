@@ -367,10 +367,11 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	if (missing)
 		restore_missing(restore, inode, missing);
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
-		rc = quota_object_restored(restore->fs, inode);
+		rc = owner_take_object(restore->fs, inode, OWNER_ALWAYS);
 	if (rc == 0)
 		rc = file_charge_places(restore, inode);
-	atomic_store(&inode->charged, atomic_load(&file->allocated));
+	int error = owner_charge_bytes(restore->fs, inode, (int64_t)atomic_load(&file->allocated));
+	rc = rc ? rc : error;
 	/* From here on restore_abandon gives the file's memory back. */
 	atomic_store(&inode->recorded, true);
 	return rc;

@@ -49,10 +49,9 @@ struct inode {
 	struct inode_fields own;
 	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
 	int64_t btime;			  /* nanoseconds since the epoch */
-	_Atomic uint64_t charged;	  /* bytes charged to quota_dir */
+	_Atomic uint64_t charged;	  /* bytes charged to quota_dir and uid; owner_locks */
 	_Atomic mode_t mode;		  /* written under lock */
 	_Atomic uid_t uid;		  /* written under lock and owner_locks of owner.c */
-	_Atomic uid_t object_uid;	  /* uid charged for the descriptor of host/ */
 	gid_t gid;			  /* lock */
 	_Atomic uint32_t nlink;		  /* written under lock */
 	uint32_t opens, writers;	  /* open handles, and open handles for writing; lock */
@@ -63,9 +62,9 @@ struct inode {
 	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
 	uint32_t metadata;			/* bytes charged to uid; owner_locks */
 	uint32_t descriptors; /* of memory, charged to uid: LEDGER_DESCRIPTORS; owner_locks */
-	/* Memory in each place but the GPU, charged to uid: units of POOL_BLOCK_MIN;
-	 * owner_locks. */
-	uint32_t spilled[PLACES - PLACE_HOST];
+	uint8_t objects;      /* of host/, charged to uid; owner_locks */
+	/* Memory in each place, charged to uid: units of POOL_BLOCK_MIN; owner_locks. */
+	uint32_t placed[PLACES];
 	_Atomic uint16_t unseen_leases; /* leases that may store: inode_unseen.h */
 	atomic_bool counted;		/* counts as a file of quota_dir; topology */
 	_Atomic uint8_t out;		/* enum host_listing, of host_out.h */

@@ -62,11 +62,11 @@ void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes)
 
 enum ledger_kind owner_place_kind(enum memory_place place)
 {
-	return (enum ledger_kind)(LEDGER_SPILL_HOST + (place - PLACE_HOST));
+	return (enum ledger_kind)(LEDGER_GPU + place);
 }
 
-_Static_assert(LEDGER_SPILL_DISK - LEDGER_SPILL_HOST == PLACE_DISK - PLACE_HOST &&
-		   PLACES == PLACE_DISK + 1,
+_Static_assert(PLACE_GPU == 0 && LEDGER_SPILL_HOST - LEDGER_GPU == PLACE_HOST &&
+		   LEDGER_SPILL_DISK - LEDGER_GPU == PLACE_DISK && PLACES == PLACE_DISK + 1,
 	       "the kinds are in the order of the places");
 
 int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes,
@@ -78,16 +78,15 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 	uid_t uid = inode->uid;
 	int error = kind_take(fs, uid, LEDGER_DESCRIPTORS, descriptors, descriptors_charge);
 
-	if (!error && place != PLACE_GPU) {
-		error = kind_take(fs, uid, owner_place_kind(place), bytes, bytes_charge);
-		if (error)
-			ledger_give(fs, uid, LEDGER_DESCRIPTORS, descriptors);
-	}
 	if (error)
 		return error;
+	error = kind_take(fs, uid, owner_place_kind(place), bytes, bytes_charge);
+	if (error) {
+		ledger_give(fs, uid, LEDGER_DESCRIPTORS, descriptors);
+		return error;
+	}
 	inode->descriptors += (uint32_t)descriptors;
-	if (place != PLACE_GPU)
-		inode->spilled[place - PLACE_HOST] += (uint32_t)(bytes / POOL_BLOCK_MIN);
+	inode->placed[place] += (uint32_t)(bytes / POOL_BLOCK_MIN);
 	return 0;
 }
 
@@ -98,57 +97,101 @@ void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place
 	scoped_lock(owner_lock(inode));
 	inode->descriptors -= (uint32_t)descriptors;
 	ledger_give(fs, inode->uid, LEDGER_DESCRIPTORS, descriptors);
-	if (place == PLACE_GPU)
-		return;
-	inode->spilled[place - PLACE_HOST] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
+	inode->placed[place] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
 	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
 }
 
-/* The owner's lock is held. */
-static uint64_t place_bytes(const struct inode *inode, enum memory_place place)
+int owner_take_object(struct fs *fs, struct inode *inode, enum owner_charge charge)
 {
-	return inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN;
-}
-
-/* The owner's lock is held. Gives back what the inode is charged for in the places before end. */
-static void charges_give(struct fs *fs, const struct inode *inode, uid_t uid, enum memory_place end)
-{
-	ledger_give(fs, uid, LEDGER_METADATA, inode->metadata);
-	ledger_give(fs, uid, LEDGER_DESCRIPTORS, inode->descriptors);
-	for (enum memory_place place = PLACE_HOST; place < end; place++)
-		ledger_give(fs, uid, owner_place_kind(place), place_bytes(inode, place));
-}
-
-/* The owner's lock is held. Charges a user for all that the inode is charged for: 0 or -ENOMEM. */
-static int charges_copy(struct fs *fs, const struct inode *inode, uid_t uid)
-{
-	int error = ledger_restore(fs, uid, LEDGER_METADATA, inode->metadata);
+	scoped_lock(owner_lock(inode));
+	int error = kind_take(fs, inode->uid, LEDGER_HOST_FILES, 1, charge);
 
 	if (error)
 		return error;
-	error = ledger_restore(fs, uid, LEDGER_DESCRIPTORS, inode->descriptors);
+	error = kind_take(fs, inode->uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR, charge);
 	if (error) {
-		ledger_give(fs, uid, LEDGER_METADATA, inode->metadata);
+		ledger_give(fs, inode->uid, LEDGER_HOST_FILES, 1);
 		return error;
 	}
-	for (enum memory_place place = PLACE_HOST; !error && place < PLACES; place++) {
-		error = ledger_restore(fs, uid, owner_place_kind(place), place_bytes(inode, place));
-		if (error)
-			charges_give(fs, inode, uid, place);
+	inode->objects++;
+	inode->descriptors += LEDGER_DESCRIPTOR;
+	return 0;
+}
+
+void owner_give_object(struct fs *fs, struct inode *inode)
+{
+	scoped_lock(owner_lock(inode));
+	inode->objects--;
+	inode->descriptors -= LEDGER_DESCRIPTOR;
+	ledger_give(fs, inode->uid, LEDGER_HOST_FILES, 1);
+	ledger_give(fs, inode->uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
+}
+
+int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes)
+{
+	scoped_lock(owner_lock(inode));
+	int error = bytes > 0 ? ledger_restore(fs, inode->uid, LEDGER_BYTES, (uint64_t)bytes) : 0;
+
+	if (error)
+		return error;
+	if (bytes < 0)
+		ledger_give(fs, inode->uid, LEDGER_BYTES, (uint64_t)-bytes);
+	atomic_fetch_add(&inode->charged, (uint64_t)bytes);
+	return 0;
+}
+
+struct charge {
+	enum ledger_kind kind;
+	uint64_t amount;
+};
+
+#define CHARGES (4 + PLACES)
+
+/* The owner's lock is held. All that the owner of an inode is charged for. */
+static void charges_of(const struct inode *inode, struct charge charges[CHARGES])
+{
+	charges[0] = (struct charge){LEDGER_METADATA, inode->metadata};
+	charges[1] = (struct charge){LEDGER_DESCRIPTORS, inode->descriptors};
+	charges[2] = (struct charge){LEDGER_BYTES, atomic_load(&inode->charged)};
+	charges[3] = (struct charge){LEDGER_HOST_FILES, inode->objects};
+	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
+		charges[4 + place] =
+		    (struct charge){owner_place_kind(place), inode->placed[place] * POOL_BLOCK_MIN};
+}
+
+static void charges_give(struct fs *fs, uid_t uid, const struct charge *charges, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		ledger_give(fs, uid, charges[i].kind, charges[i].amount);
+}
+
+/* 0, or -ENOMEM without a charge. */
+static int charges_take(struct fs *fs, uid_t uid, const struct charge charges[CHARGES])
+{
+	for (unsigned i = 0; i < CHARGES; i++) {
+		int error = ledger_restore(fs, uid, charges[i].kind, charges[i].amount);
+
+		if (error) {
+			charges_give(fs, uid, charges, i);
+			return error;
+		}
 	}
-	return error;
+	return 0;
 }
 
 int owner_change(struct fs *fs, struct inode *inode, uid_t uid)
 {
+	struct charge charges[CHARGES];
+
 	scoped_lock(owner_lock(inode));
 	if (uid == inode->uid)
 		return 0;
-	int error = charges_copy(fs, inode, uid);
+	charges_of(inode, charges);
+	int error = charges_take(fs, uid, charges);
 
 	if (error)
 		return error;
-	charges_give(fs, inode, inode->uid, PLACES);
+	charges_give(fs, inode->uid, charges, CHARGES);
 	inode->uid = uid;
 	return 0;
 }

@@ -25,7 +25,7 @@ int owner_take_metadata(struct fs *fs, struct inode *inode, uint32_t bytes,
 			enum owner_charge charge);
 void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes);
 
-/* The kind of memory in a place other than the device. */
+/* The kind of memory in a place. */
 enum ledger_kind owner_place_kind(enum memory_place place);
 
 /* Charges the owner for a span of the file in a place, and for the part of a descriptor that the
@@ -34,6 +34,14 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 		    enum owner_charge bytes_charge, enum owner_charge descriptors_charge);
 /* bytes: of the whole span, or some blocks of it. */
 void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes);
+
+/* Charges the owner for the object of a file of host/: 0, -ENOSPC, -EDQUOT or -ENOMEM. */
+int owner_take_object(struct fs *fs, struct inode *inode, enum owner_charge charge);
+void owner_give_object(struct fs *fs, struct inode *inode);
+
+/* Counts bytes, which quota_dir is charged for, for the owner too: 0 or -ENOMEM. Negative bytes
+ * always succeed. */
+int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes);
 
 /* Sets the owner, who takes over the charges: 0, or -ENOMEM without a change. inode->lock is held.
  */

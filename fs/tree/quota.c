@@ -68,9 +68,12 @@ int quota_charge(void *quota_owner, int64_t bytes)
 		error = quota_add(inode->quota_dir, bytes, 0);
 
 	if (!error) {
-		atomic_fetch_add(&inode->charged, (uint64_t)bytes);
-		worker_memory_add(call->fs, inode->ino, bytes);
+		error = owner_charge_bytes(call->fs, inode, bytes);
+		if (error && inode->quota_dir)
+			quota_force(inode->quota_dir, -bytes, 0);
 	}
+	if (!error)
+		worker_memory_add(call->fs, inode->ino, bytes);
 	brlock_read_unlock(&call->fs->topology, token);
 	return error;
 }
@@ -91,31 +94,14 @@ int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes
 	return error;
 }
 
-static void object_give(struct fs *fs, uid_t uid)
-{
-	ledger_give(fs, uid, LEDGER_HOST_FILES, 1);
-	ledger_give(fs, uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
-}
-
 int quota_object(void *quota_owner, int more)
 {
 	struct inode_call *call = quota_owner;
-	struct inode *inode = call->inode;
 
-	/* Count off for the uid that was charged; the file may have another owner now. */
-	if (more < 0) {
-		object_give(call->fs, inode->object_uid);
-		return 0;
-	}
-	inode->object_uid = atomic_load_explicit(&inode->uid, memory_order_relaxed);
-	int error = ledger_take(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
-
-	if (error)
-		return error;
-	error = ledger_take(call->fs, inode->object_uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
-	if (error)
-		ledger_give(call->fs, inode->object_uid, LEDGER_HOST_FILES, 1);
-	return error;
+	if (more > 0)
+		return owner_take_object(call->fs, call->inode, OWNER_WITHIN_LIMITS);
+	owner_give_object(call->fs, call->inode);
+	return 0;
 }
 
 enum file_limits quota_limits_in(struct fs *fs, struct inode *dir)
@@ -136,19 +122,6 @@ enum file_limits quota_limits(void *quota_owner)
 
 	brlock_read_unlock(&call->fs->topology, token);
 	return limited ? FILE_LIMITS_QUOTA : FILE_LIMITS_NONE;
-}
-
-int quota_object_restored(struct fs *fs, struct inode *inode)
-{
-	inode->object_uid = inode->uid;
-	int error = ledger_restore(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
-
-	if (error)
-		return error;
-	error = ledger_restore(fs, inode->object_uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
-	if (error)
-		ledger_give(fs, inode->object_uid, LEDGER_HOST_FILES, 1);
-	return error;
 }
 
 /* Moves a charge to another directory: 0, or -EDQUOT without a change. A quota above both

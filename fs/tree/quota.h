@@ -28,13 +28,10 @@ int quota_charge(void *quota_owner, int64_t bytes);
 /* The charge_place callback: charges the inode's owner (-o user_spill=, descriptors). */
 int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes, bool replaces);
 
-/* The count_object callback: counts descriptors of host/ objects for the uid of the inode's
- * owner. */
+/* The count_object callback: charges the inode's owner for the object of host/. */
 int quota_object(void *quota_owner, int more);
 /* The limits callback. */
 enum file_limits quota_limits(void *quota_owner);
-/* Counts a descriptor that an earlier daemon opened. 0 or -ENOMEM. */
-int quota_object_restored(struct fs *fs, struct inode *inode);
 
 /* If the directory `from` pays for the inode, `to` pays from now on, for a directory with all that
  * is below, and holds the reference: 0, or -EDQUOT without a change. A quota above both directories

@@ -93,8 +93,9 @@ static inline void recount_held(const struct held_chunk *chunk, void *context)
 {
 	enum memory_place place = (enum memory_place)chunk->image.place;
 
-	if (place != PLACE_GPU)
-		counts_of(context, chunk->image.uid)[owner_place_kind(place)] += chunk->image.bytes;
+	counts_of(context, chunk->image.uid)[owner_place_kind(place)] += chunk->image.bytes;
+	counts_of(context, chunk->image.uid)[LEDGER_HELD] += chunk->image.bytes;
+	counts_of(context, chunk->image.uid)[LEDGER_BYTES] += chunk->image.bytes;
 }
 
 static inline void recount_device(struct inode *inode, struct recount *sum)
@@ -109,13 +110,11 @@ static inline void recount_device(struct inode *inode, struct recount *sum)
 		descriptors += span_owns_chunk(&extent->span) ? LEDGER_DESCRIPTOR
 							      : extent->span.bytes / POOL_BLOCK_MIN;
 	}
-	ck_assert_uint_eq(inode->descriptors, descriptors);
+	ck_assert_uint_eq(inode->descriptors, descriptors + inode->objects * LEDGER_DESCRIPTOR);
 	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += descriptors;
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
 		sum->spans[file->volume->index][place] += in[place];
-		if (place == PLACE_GPU)
-			continue;
-		ck_assert_uint_eq(inode->spilled[place - PLACE_HOST] * POOL_BLOCK_MIN, in[place]);
+		ck_assert_uint_eq(inode->placed[place] * POOL_BLOCK_MIN, in[place]);
 		counts_of(sum, inode->uid)[owner_place_kind(place)] += in[place];
 	}
 	ck_assert_uint_eq(file->allocated, in[PLACE_GPU] + in[PLACE_HOST] + in[PLACE_DISK]);
@@ -154,11 +153,11 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 	sum->files[inode->volume->index]++;
 	sum->leased |= file_leases(inode->file) || file_is_loose(inode->file);
 	ck_assert_uint_eq(inode->charged, inode->file->allocated);
+	counts_of(sum, inode->uid)[LEDGER_BYTES] += inode->charged;
 	/* A file that moved to a GPU keeps its object, which is empty then. */
-	if (inode->file->fd >= 0) {
-		counts_of(sum, inode->object_uid)[LEDGER_HOST_FILES]++;
-		counts_of(sum, inode->object_uid)[LEDGER_DESCRIPTORS] += LEDGER_DESCRIPTOR;
-	}
+	ck_assert_uint_eq(inode->objects, inode->file->fd >= 0);
+	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->objects;
+	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += inode->objects * LEDGER_DESCRIPTOR;
 	if (inode->volume->device)
 		recount_device(inode, sum);
 	else if (inode->file->fd >= 0)
@@ -204,9 +203,9 @@ static inline void recount_budget(struct fs *fs, enum memory_place place)
 /* Leases, connections and texts, which no inode shows, cost metadata too. */
 static inline void recount_user(const struct ledger_account *account, struct recount *sum)
 {
-	static const enum ledger_kind of_inodes[] = {LEDGER_METADATA, LEDGER_HOST_FILES,
-						     LEDGER_DESCRIPTORS, LEDGER_SPILL_HOST,
-						     LEDGER_SPILL_DISK};
+	static const enum ledger_kind of_inodes[] = {
+	    LEDGER_METADATA, LEDGER_HOST_FILES, LEDGER_DESCRIPTORS, LEDGER_BYTES,
+	    LEDGER_GPU,	     LEDGER_SPILL_HOST, LEDGER_SPILL_DISK,  LEDGER_HELD};
 	uint64_t *counts = counts_of(sum, account->uid), others = 0;
 
 	for (unsigned kind = 0; kind < LEDGER_KINDS; kind++)
