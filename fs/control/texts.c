@@ -157,4 +157,5 @@ const struct control_file control_files[CONTROL_FILES] = {
     /* The lines have the paths of all users. */
     [6] = {"accesslog", 0400, NULL, NULL, NULL},
     [7] = {"trace.json", 0400, write_trace, NULL, NULL},
+    [8] = {"users", 0444, control_users, NULL, NULL},
 };

@@ -30,5 +30,6 @@ struct control_file {
 extern const struct control_file control_files[CONTROL_FILES];
 
 int control_metrics(struct fs *fs, uid_t uid, FILE *out); /* metrics.c */
+int control_users(struct fs *fs, uid_t uid, FILE *out);	  /* users.c */
 
 #endif
