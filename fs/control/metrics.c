@@ -254,6 +254,11 @@ static uint64_t place_files(const struct volume *volume, enum memory_place place
 	return pool_usage(volume_pool(volume, place)).span_bytes;
 }
 
+static uint64_t place_given_up(const struct volume *volume, enum memory_place place)
+{
+	return pool_usage(volume_pool(volume, place)).held_bytes;
+}
+
 static uint64_t place_moved(const struct volume *volume, enum memory_place place)
 {
 	return atomic_load(&volume->moved[place]);
@@ -262,6 +267,8 @@ static uint64_t place_moved(const struct volume *volume, enum memory_place place
 static const struct place_metric place_metrics[] = {
     {"memory_files_bytes", "gauge", "The part of the held memory that files have, by place.",
      place_files},
+    {"memory_given_up_bytes", "gauge",
+     "The part that files gave up and processes may still have, by place.", place_given_up},
     {"spill_moved_bytes_total", "counter", "Bytes of files that moved to each place.", place_moved},
 };
 

@@ -56,10 +56,11 @@ static json_t *places_json(const struct volume *volume)
 		struct pool_usage pool = pool_usage(volume_pool(volume, place));
 
 		json_object_set_new(json, memory_place_name(place),
-				    json_pack("{s:I, s:I, s:I, s:I}", "size_bytes",
+				    json_pack("{s:I, s:I, s:I, s:I, s:I}", "size_bytes",
 					      json_clamped(pool.size), "held_bytes",
 					      json_clamped(pool.chunk_bytes), "file_bytes",
-					      json_clamped(pool.span_bytes), "moved_bytes",
+					      json_clamped(pool.span_bytes), "given_up_bytes",
+					      json_clamped(pool.held_bytes), "moved_bytes",
 					      json_clamped(atomic_load(&volume->moved[place]))));
 	}
 	return json;
