@@ -80,43 +80,11 @@ static void sharers_write(const json_t *all)
 	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x9, all, sharer_row);
 }
 
-static int sharers_of_path(const char *path, json_t *all)
+static int sharers_of_mount(const char *where, const char *inside, void *all)
 {
-	AUTO_PLACE struct place place = {0};
-	int status = place_find(path, &place);
+	struct sharers sharers = {where, inside, all};
 
-	if (status)
-		return status;
-	struct sharers sharers = {place.mount->where, place.inside, all};
-	int error = facts_sharers(place.mount->where, sharer_add, &sharers);
-
-	return error ? cli_fail(place.mount->where, -error) : CLI_OK;
-}
-
-static int sharers_of_all(json_t *all)
-{
-	struct mounts mounts;
-	int status = CLI_OK, error = mounts_find(&mounts);
-
-	if (error)
-		return cli_fail("/proc/self/mountinfo", -error);
-	if (!mounts.count) {
-		cli_error("no gpumemfs is mounted here");
-		status = CLI_NOT_MOUNTED;
-	}
-	for (size_t i = 0; i < mounts.count; i++) {
-		struct sharers sharers = {mounts.at[i].where, "/", all};
-
-		if (strcmp(mounts.at[i].root, "/") != 0)
-			continue;
-		error = mounts_answers(&mounts.at[i]);
-		if (!error)
-			error = facts_sharers(mounts.at[i].where, sharer_add, &sharers);
-		if (error)
-			status = cli_fail(mounts.at[i].where, -error);
-	}
-	mounts_free(&mounts);
-	return status;
+	return facts_sharers(where, sharer_add, &sharers);
 }
 
 static int sharers_run(struct cli_args *args)
@@ -126,7 +94,7 @@ static int sharers_run(struct cli_args *args)
 	if (cli_only_json(args, &json) < 0)
 		return CLI_USAGE;
 	json_t *all = json_array();
-	int status = args->argc ? sharers_of_path(args->argv[0], all) : sharers_of_all(all);
+	int status = place_each(args->argc ? args->argv[0] : NULL, sharers_of_mount, all);
 
 	return output_list("sharers", all, json, status, sharers_write);
 }

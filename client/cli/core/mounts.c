@@ -254,3 +254,44 @@ void place_free(struct place *place)
 	free(place->inside);
 	*place = (struct place){0};
 }
+
+static int each_whole_mount(int (*each)(const char *where, const char *inside, void *context),
+			    void *context)
+{
+	struct mounts mounts;
+	int status = CLI_OK, error = mounts_find(&mounts);
+
+	if (error)
+		return cli_fail("/proc/self/mountinfo", -error);
+	if (!mounts.count) {
+		cli_error("no gpumemfs is mounted here");
+		status = CLI_NOT_MOUNTED;
+	}
+	for (size_t i = 0; i < mounts.count; i++) {
+		if (strcmp(mounts.at[i].root, "/") != 0)
+			continue;
+		error = mounts_answers(&mounts.at[i]);
+		if (!error)
+			error = each(mounts.at[i].where, "/", context);
+		if (error)
+			status = cli_fail(mounts.at[i].where, -error);
+	}
+	mounts_free(&mounts);
+	return status;
+}
+
+int place_each(const char *path, int (*each)(const char *where, const char *inside, void *context),
+	       void *context)
+{
+	AUTO_PLACE struct place place = {0};
+
+	if (!path)
+		return each_whole_mount(each, context);
+	int status = place_find(path, &place);
+
+	if (status)
+		return status;
+	int error = each(place.mount->where, place.inside, context);
+
+	return error ? cli_fail(place.mount->where, -error) : CLI_OK;
+}

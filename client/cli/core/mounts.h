@@ -62,6 +62,10 @@ struct place {
  * path is on no mount of gpumemfs, or the daemon of the mount has ended. */
 int place_find(const char *path, struct place *place);
 void place_free(struct place *place);
+/* Calls each for the mount of the path, or for every whole mount, with path NULL and inside "/"; a
+ * -errno of each is reported. Gives the exit status. */
+int place_each(const char *path, int (*each)(const char *where, const char *inside, void *context),
+	       void *context);
 #define AUTO_PLACE __attribute__((cleanup(place_free)))
 
 #endif
