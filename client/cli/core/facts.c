@@ -95,22 +95,33 @@ char *facts_first_line(const char *root, const char *path)
 	return line;
 }
 
-json_t *facts_stats(const char *where)
+/* An object with a list. */
+static json_t *facts_json(const char *where, const char *name, const char *list)
 {
 	AUTO_FREE char *text = NULL;
-	int error = facts_text(where, "stats.json", &text);
+	int error = facts_text(where, name, &text);
 
 	if (error) {
 		errno = -error;
 		return NULL;
 	}
-	json_t *stats = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 
-	if (json_is_object(stats) && json_is_array(json_object_get(stats, "volumes")))
-		return stats;
-	json_decref(stats);
+	if (json_is_object(json) && json_is_array(json_object_get(json, list)))
+		return json;
+	json_decref(json);
 	errno = EPROTO;
 	return NULL;
+}
+
+json_t *facts_stats(const char *where)
+{
+	return facts_json(where, "stats.json", "volumes");
+}
+
+json_t *facts_users(const char *where)
+{
+	return facts_json(where, "users", "users");
 }
 
 uint64_t facts_number(const json_t *object, const char *name)

@@ -16,6 +16,8 @@ int facts_text(const char *where, const char *name, char **text);
 char *facts_first_line(const char *root, const char *path);
 /* Reads stats.json. NULL with errno; EPROTO: stats.json has another form. */
 json_t *facts_stats(const char *where);
+/* The same for users, what each user is charged for. */
+json_t *facts_users(const char *where);
 /* A member of a volume or of stats.json; 0 if the daemon's version does not have the member. */
 uint64_t facts_number(const json_t *object, const char *name);
 /* The rest of the line "name ..." of params or version, allocated; NULL: no such line. */
