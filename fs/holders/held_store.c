@@ -9,7 +9,8 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 
-#define HELD_MAGIC 0x48465047u /* "GPFH" */
+#define HELD_MAGIC   0x48465047u /* "GPFH" */
+#define HELD_VERSION 1
 
 /* The kernel allocates only the pages that were written. */
 #define RECEIPT_SLOTS (1U << 22)
@@ -47,7 +48,7 @@ struct held_store {
 
 static const struct region_kind region_kind = {
     .name = "gpumemfs-held",
-    .head = {.magic = HELD_MAGIC, .version = 1},
+    .head = {.magic = HELD_MAGIC, .version = HELD_VERSION},
     .bytes = sizeof(struct held_layout),
 };
 
