@@ -48,15 +48,29 @@ static int volumes_match(struct restore *restore)
 	return 0;
 }
 
+/* Whenever the daemon is killed, the journal has all of the name or none: half a name would be that
+ * of a GPU that no later daemon finds. So a name that is there is not written again, and the first
+ * byte of a new name is written last. */
+static void name_put(char *name, size_t bytes, const char *text)
+{
+	if (*name)
+		return;
+	memset(name, 0, bytes);
+	memcpy(name + 1, text + 1, strnlen(text + 1, bytes - 2));
+	atomic_thread_fence(memory_order_release);
+	*name = *text;
+}
+
 static void volumes_name(struct fs *fs)
 {
 	struct journal_header *header = fs->journal->header;
 
+	name_put(header->backend, sizeof(header->backend), fs->backend->ops->name);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
-		snprintf(header->volumes[i], sizeof(header->volumes[i]), "%s",
+		name_put(header->volumes[i], sizeof(header->volumes[i]),
 			 identity_of(&fs->volumes[i]));
+	atomic_thread_fence(memory_order_release);
 	header->n_volumes = fs->n_volumes;
-	snprintf(header->backend, sizeof(header->backend), "%s", fs->backend->ops->name);
 }
 
 static int chunk_made(void *of, struct chunk *chunk)
