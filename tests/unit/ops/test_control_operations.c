@@ -213,8 +213,9 @@ START_TEST(ids_are_those_of_earlier_releases)
 		const char *name;
 		uint64_t id;
 	} golden[] = {
-	    {"version", 1},  {"params", 2},    {"stats.json", 3}, {"metrics", 4},
-	    {"mappings", 5}, {"accesslog", 6}, {"trace.json", 7}, {"by-uuid", 64},
+	    {"version", 1},    {"params", 2},	{"stats.json", 3},
+	    {"metrics", 4},    {"mappings", 5}, {"accesslog", 6},
+	    {"trace.json", 7}, {"users", 8},	{"by-uuid", 64},
 	};
 	const unsigned n = sizeof(golden) / sizeof(golden[0]);
 	unsigned files = 0;
@@ -235,7 +236,7 @@ START_TEST(listings_go_on_behind_each_name)
 {
 	static const char *const names[] = {".",	  "..",	     "version",	 "params",
 					    "stats.json", "metrics", "mappings", "accesslog",
-					    "trace.json", "by-uuid"};
+					    "trace.json", "users",   "by-uuid"};
 	struct fuse_read_in read = {.size = 1024};
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -256,7 +257,7 @@ END_TEST
 
 START_TEST(nodes_of_other_releases_are_stale)
 {
-	const uint64_t unknown[] = {CONTROL_INO + 8, CONTROL_INO + 62, CONTROL_INO + 65 + 99};
+	const uint64_t unknown[] = {CONTROL_INO + 9, CONTROL_INO + 62, CONTROL_INO + 65 + 99};
 	struct fuse_open_in reading = {.flags = O_RDONLY};
 
 	for (unsigned i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
