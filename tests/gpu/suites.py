@@ -155,7 +155,7 @@ def mount_run(machine, arguments, folder, limit):
 
 def point_mounts(machine):
     report = machine.report
-    results, closing = mount_run(machine, ["-j", min(machine.cpus, 12), "--timeout", 120], "mounts", 280)
+    results, closing = mount_run(machine, ["-j", min(machine.cpus, 12), "--timeout", 120], "mounts", 420)
     report.note(closing)
     # Parallel tests share the GPU's free memory, and some tests check the free memory: repeat failed tests alone.
     # A test that hung stays failed.
