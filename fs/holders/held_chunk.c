@@ -106,37 +106,39 @@ struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct he
 	return NULL;
 }
 
+#define CHARGES 3
+
 /* What the user of a held chunk is charged for. */
-#define KINDS_OF_HELD 3
-
-static enum ledger_kind kind_of_held(const struct held_image *image, unsigned i)
+static void charges_of(const struct held_image *image, struct ledger_charge charges[CHARGES])
 {
-	const enum ledger_kind kinds[KINDS_OF_HELD] = {
-	    owner_place_kind((enum memory_place)image->place), LEDGER_BYTES, LEDGER_HELD};
+	enum memory_place place = (enum memory_place)image->place;
 
-	return kinds[i];
+	charges[0] = (struct ledger_charge){owner_place_kind(place), image->bytes, true};
+	charges[1] = (struct ledger_charge){LEDGER_BYTES, image->bytes, true};
+	charges[2] = (struct ledger_charge){LEDGER_HELD, image->bytes, true};
 }
 
 void held_chunk_charge(struct fs *fs, struct held_chunk *chunk)
 {
 	const struct held_image *image = &chunk->image;
+	struct ledger_charge charges[CHARGES];
 
+	charges_of(image, charges);
 	quota_force(chunk->dir, (int64_t)image->bytes, 0);
-	for (unsigned i = 0; i < KINDS_OF_HELD; i++)
-		if (ledger_restore(fs, image->uid, kind_of_held(image, i), image->bytes) == 0)
-			chunk->kinds_charged |= 1U << i;
+	chunk->user_charged = ledger_take_all(fs, image->uid, charges, CHARGES) == 0;
 }
 
 void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
 {
 	const struct held_image *image = &chunk->image;
+	struct ledger_charge charges[CHARGES];
 	brlock_token token = brlock_read_lock(&fs->topology);
 
 	quota_force(chunk->dir, -(int64_t)image->bytes, 0);
 	brlock_read_unlock(&fs->topology, token);
-	for (unsigned i = 0; i < KINDS_OF_HELD; i++)
-		if (chunk->kinds_charged & 1U << i)
-			ledger_give(fs, image->uid, kind_of_held(image, i), image->bytes);
+	charges_of(image, charges);
+	if (chunk->user_charged)
+		ledger_give_all(fs, image->uid, charges, CHARGES);
 }
 
 /* The memory of a chunk on the shelf is freed here, and the pool counts the chunk no longer. */

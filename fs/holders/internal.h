@@ -63,7 +63,7 @@ struct held_chunk {
 	struct span span;	    /* on the shelf; else chunk is NULL */
 	struct held_image image;
 	uint32_t slot;
-	unsigned kinds_charged; /* to image.uid: a bit for each kind of held_chunk.c */
+	bool user_charged; /* image.uid is charged */
 };
 
 struct holds {

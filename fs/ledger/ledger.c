@@ -281,6 +281,27 @@ void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amoun
 	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
 }
 
+int ledger_take_all(struct fs *fs, uid_t uid, const struct ledger_charge *charges, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct ledger_charge *charge = &charges[i];
+		int error = charge->always ? ledger_restore(fs, uid, charge->kind, charge->amount)
+					   : ledger_take(fs, uid, charge->kind, charge->amount);
+
+		if (error) {
+			ledger_give_all(fs, uid, charges, i);
+			return error;
+		}
+	}
+	return 0;
+}
+
+void ledger_give_all(struct fs *fs, uid_t uid, const struct ledger_charge *charges, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		ledger_give(fs, uid, charges[i].kind, charges[i].amount);
+}
+
 uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
 	brlock_token token = brlock_read_lock(&fs->ledger->accounts_lock);

@@ -41,6 +41,17 @@ int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount
 int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
 void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount);
 
+/* A part of a charge of several kinds. */
+struct ledger_charge {
+	enum ledger_kind kind;
+	uint64_t amount;
+	bool always; /* without a limit, as ledger_restore */
+};
+
+/* Charges a user for all parts or for none: 0, or the error of the part that was refused. */
+int ledger_take_all(struct fs *fs, uid_t uid, const struct ledger_charge *charges, unsigned count);
+void ledger_give_all(struct fs *fs, uid_t uid, const struct ledger_charge *charges, unsigned count);
+
 /* Whether ledger_take would refuse a single resource; without a warning. */
 bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind);
 /* The error that ledger_take would return for a single resource, to check before work is done. */

@@ -22,18 +22,12 @@ static pthread_mutex_t *owner_lock(const struct inode *inode)
 	return &owner_locks[(uintptr_t)inode / CACHELINE_ALIGN % OWNER_LOCKS];
 }
 
-static int kind_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount,
-		     enum owner_charge charge)
-{
-	return charge == OWNER_ALWAYS ? ledger_restore(fs, uid, kind, amount)
-				      : ledger_take(fs, uid, kind, amount);
-}
-
 /* The owner's lock is held. */
 static int metadata_take(struct fs *fs, struct inode *inode, uint32_t bytes,
 			 enum owner_charge charge)
 {
-	int error = kind_take(fs, inode->uid, LEDGER_METADATA, bytes, charge);
+	struct ledger_charge metadata = {LEDGER_METADATA, bytes, charge == OWNER_ALWAYS};
+	int error = ledger_take_all(fs, inode->uid, &metadata, 1);
 
 	if (!error)
 		inode->metadata += bytes;
@@ -73,18 +67,16 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 		    enum owner_charge bytes_charge, enum owner_charge descriptors_charge)
 {
 	uint64_t descriptors = ledger_span_descriptors(bytes);
+	const struct ledger_charge charges[] = {
+	    {LEDGER_DESCRIPTORS, descriptors, descriptors_charge == OWNER_ALWAYS},
+	    {owner_place_kind(place), bytes, bytes_charge == OWNER_ALWAYS},
+	};
 
 	scoped_lock(owner_lock(inode));
-	uid_t uid = inode->uid;
-	int error = kind_take(fs, uid, LEDGER_DESCRIPTORS, descriptors, descriptors_charge);
+	int error = ledger_take_all(fs, inode->uid, charges, 2);
 
 	if (error)
 		return error;
-	error = kind_take(fs, uid, owner_place_kind(place), bytes, bytes_charge);
-	if (error) {
-		ledger_give(fs, uid, LEDGER_DESCRIPTORS, descriptors);
-		return error;
-	}
 	inode->descriptors += (uint32_t)descriptors;
 	inode->placed[place] += (uint32_t)(bytes / POOL_BLOCK_MIN);
 	return 0;
@@ -103,16 +95,15 @@ void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place
 
 int owner_take_object(struct fs *fs, struct inode *inode, enum owner_charge charge)
 {
+	bool always = charge == OWNER_ALWAYS;
+	const struct ledger_charge charges[] = {{LEDGER_HOST_FILES, 1, always},
+						{LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR, always}};
+
 	scoped_lock(owner_lock(inode));
-	int error = kind_take(fs, inode->uid, LEDGER_HOST_FILES, 1, charge);
+	int error = ledger_take_all(fs, inode->uid, charges, 2);
 
 	if (error)
 		return error;
-	error = kind_take(fs, inode->uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR, charge);
-	if (error) {
-		ledger_give(fs, inode->uid, LEDGER_HOST_FILES, 1);
-		return error;
-	}
 	inode->objects++;
 	inode->descriptors += LEDGER_DESCRIPTOR;
 	return 0;
@@ -140,58 +131,33 @@ int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes)
 	return 0;
 }
 
-struct charge {
-	enum ledger_kind kind;
-	uint64_t amount;
-};
-
 #define CHARGES (4 + PLACES)
 
 /* The owner's lock is held. All that the owner of an inode is charged for. */
-static void charges_of(const struct inode *inode, struct charge charges[CHARGES])
+static void charges_of(const struct inode *inode, struct ledger_charge charges[CHARGES])
 {
-	charges[0] = (struct charge){LEDGER_METADATA, inode->metadata};
-	charges[1] = (struct charge){LEDGER_DESCRIPTORS, inode->descriptors};
-	charges[2] = (struct charge){LEDGER_BYTES, atomic_load(&inode->charged)};
-	charges[3] = (struct charge){LEDGER_HOST_FILES, inode->objects};
+	charges[0] = (struct ledger_charge){LEDGER_METADATA, inode->metadata, true};
+	charges[1] = (struct ledger_charge){LEDGER_DESCRIPTORS, inode->descriptors, true};
+	charges[2] = (struct ledger_charge){LEDGER_BYTES, atomic_load(&inode->charged), true};
+	charges[3] = (struct ledger_charge){LEDGER_HOST_FILES, inode->objects, true};
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
-		charges[4 + place] =
-		    (struct charge){owner_place_kind(place), inode->placed[place] * POOL_BLOCK_MIN};
-}
-
-static void charges_give(struct fs *fs, uid_t uid, const struct charge *charges, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		ledger_give(fs, uid, charges[i].kind, charges[i].amount);
-}
-
-/* 0, or -ENOMEM without a charge. */
-static int charges_take(struct fs *fs, uid_t uid, const struct charge charges[CHARGES])
-{
-	for (unsigned i = 0; i < CHARGES; i++) {
-		int error = ledger_restore(fs, uid, charges[i].kind, charges[i].amount);
-
-		if (error) {
-			charges_give(fs, uid, charges, i);
-			return error;
-		}
-	}
-	return 0;
+		charges[4 + place] = (struct ledger_charge){
+		    owner_place_kind(place), inode->placed[place] * POOL_BLOCK_MIN, true};
 }
 
 int owner_change(struct fs *fs, struct inode *inode, uid_t uid)
 {
-	struct charge charges[CHARGES];
+	struct ledger_charge charges[CHARGES];
 
 	scoped_lock(owner_lock(inode));
 	if (uid == inode->uid)
 		return 0;
 	charges_of(inode, charges);
-	int error = charges_take(fs, uid, charges);
+	int error = ledger_take_all(fs, uid, charges, CHARGES);
 
 	if (error)
 		return error;
-	charges_give(fs, inode->uid, charges, CHARGES);
+	ledger_give_all(fs, inode->uid, charges, CHARGES);
 	inode->uid = uid;
 	return 0;
 }
