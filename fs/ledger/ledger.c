@@ -110,6 +110,11 @@ static int count_raise(_Atomic uint64_t *count, uint64_t amount, uint64_t limit,
 {
 	uint64_t has = atomic_load_explicit(count, memory_order_relaxed);
 
+	/* A count that another thread has lowered ahead of its charge is below 0 for a moment. */
+	if (limit == UINT64_MAX) {
+		atomic_fetch_add_explicit(count, amount, memory_order_relaxed);
+		return 0;
+	}
 	do {
 		if (has > limit || amount > limit - has)
 			return refusal;

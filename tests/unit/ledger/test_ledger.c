@@ -75,6 +75,32 @@ START_TEST(what_is_restored_is_never_refused)
 }
 END_TEST
 
+START_TEST(several_kinds_are_charged_all_or_none)
+{
+	struct ledger_charge charges[] = {{LEDGER_TEXTS, 3, false}, {LEDGER_LEASES, 101, false}};
+
+	ck_assert_int_eq(ledger_take_all(&fixture, A, charges, 2), -EMFILE);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_TEXTS), 0);
+	ck_assert_int_eq(fixture.metadata_bytes, metadata);
+	charges[1].always = true;
+	ck_assert_int_eq(ledger_take_all(&fixture, A, charges, 2), 0);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_TEXTS), 3);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_LEASES), 101);
+	ledger_give_all(&fixture, A, charges, 2);
+}
+END_TEST
+
+/* Threads that update the charge of one file may give bytes back before they are taken. */
+START_TEST(a_return_may_come_before_the_charge)
+{
+	ck_assert_int_eq(ledger_restore(&fixture, A, LEDGER_BYTES, 1), 0);
+	ledger_give(&fixture, A, LEDGER_BYTES, 1000);
+	ck_assert_int_eq(ledger_restore(&fixture, A, LEDGER_BYTES, 1000), 0);
+	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_BYTES), 1);
+	ledger_give(&fixture, A, LEDGER_BYTES, 1);
+}
+END_TEST
+
 START_TEST(root_is_bound_by_memory_alone)
 {
 	fixture.metadata_max = fixture.metadata_bytes + 1000 * 512;
@@ -366,6 +392,8 @@ int main(void)
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, each_user_has_a_limit);
 	tcase_add_test(tcase, what_is_restored_is_never_refused);
+	tcase_add_test(tcase, several_kinds_are_charged_all_or_none);
+	tcase_add_test(tcase, a_return_may_come_before_the_charge);
 	tcase_add_test(tcase, root_is_bound_by_memory_alone);
 	tcase_add_test(tcase, metadata_has_a_limit_per_user);
 	tcase_add_test(tcase, metadata_is_left_for_root);
