@@ -51,6 +51,12 @@ struct ledger_row {
 	uint32_t cost;	 /* bytes of LEDGER_METADATA for each, approximately */
 };
 
+/* The count as the row's name counts, rounded up. */
+static inline uint64_t ledger_named(const struct ledger_row *row, uint64_t count)
+{
+	return row->unit ? (count + row->unit - 1) / row->unit : count;
+}
+
 extern const struct ledger_row ledger_rows[LEDGER_KINDS];
 
 /* The limit for one ordinary user. */

@@ -196,8 +196,7 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 
 	if (error == row->error)
 		log_warn("uid %u: refused: a user may have at most %" PRIu64 " %s%s", uid,
-			 ledger_limit(fs, kind) / (row->unit ? row->unit : 1), row->name,
-			 row->remedy);
+			 ledger_named(row, ledger_limit(fs, kind)), row->name, row->remedy);
 	else
 		log_warn("uid %u: refused: all users together may have at most %" PRIu64 " %s", uid,
 			 row->of_all, row->name);
