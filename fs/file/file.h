@@ -62,10 +62,10 @@ struct file_call {
 	/* Charges bytes of memory: 0 or -EDQUOT. Negative bytes give a charge back and always
 	 * succeed. Called under the file's layout_lock. */
 	int (*charge)(void *quota_owner, int64_t bytes);
-	/* Charges a span of bytes in a place to the file's owner, for its descriptor and, in a
-	 * place other than the device, for its bytes: 0 or -EDQUOT. Negative bytes, of a whole span
-	 * or of some blocks of it, always succeed. replaces: the descriptor is not limited. Called
-	 * under the file's layout_lock. NULL: neither is counted. */
+	/* Charges a span of bytes in a place to the file's owner, for its bytes and for its
+	 * descriptor: 0 or -EDQUOT. Negative bytes, of a whole span or of some blocks of it, always
+	 * succeed. replaces: the descriptor is not limited. Called under the file's layout_lock.
+	 * NULL: neither is counted. */
 	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes,
 			    bool replaces);
 	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
