@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem sharers: shows which processes have leases of files. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,12 +31,11 @@ static void sharer_add(void *context, const struct sharer *sharer)
 
 	if (asprintf(&path, "%s%s%s", sharers->where, between, sharer->path) < 0)
 		return;
-	const struct passwd *user = getpwuid(sharer->uid);
 	json_t *one = json_pack(
 	    "{s:o, s:I, s:I, s:s, s:o, s:I, s:o, s:I}", "path", output_json_text(path), "pid",
 	    (json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access", sharer->access,
 	    "command", output_json_text(command), "bytes", (json_int_t)sharer->bytes, "user",
-	    output_json_text(user ? user->pw_name : ""), "since", (json_int_t)sharer->since);
+	    output_json_user(sharer->uid), "since", (json_int_t)sharer->since);
 
 	if (one)
 		json_array_append_new(sharers->all, one);
@@ -56,14 +54,10 @@ static const char *since_text(const json_t *one, char text[OUTPUT_TEXT_MAX])
 
 static void sharer_row(struct table *table, const json_t *one)
 {
-	const char *user = json_string_value(json_object_get(one, "user"));
 	char size[OUTPUT_TEXT_MAX], since[OUTPUT_TEXT_MAX];
 
 	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(one, "pid"));
-	if (user && *user)
-		table_cell(table, COLOUR_NONE, "%s", user);
-	else
-		table_cell(table, COLOUR_NONE, "%u", (unsigned)facts_number(one, "uid"));
+	table_user(table, COLOUR_NONE, one);
 	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "access")));
 	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(one, "bytes"), size));
 	table_cell(table, COLOUR_NONE, "%s", since_text(one, since));

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem users: shows what each user has of a mount. */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
-#include <string.h>
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
-#include "common/cleanup.h"
 #include "common/number.h"
 
 struct listing {
@@ -27,9 +24,8 @@ static int account_add(struct listing *listing, const char *where, const json_t 
 
 	if (listing->one_user && uid != listing->uid)
 		return 0;
-	const struct passwd *user = getpwuid(uid);
 	json_t *row = json_pack("{s:o, s:o}", "mount", output_json_text(where), "user",
-				output_json_text(user ? user->pw_name : ""));
+				output_json_user(uid));
 
 	if (!row || json_object_update(row, (json_t *)account) ||
 	    json_array_append_new(listing->all, row))
@@ -85,15 +81,11 @@ static void limited_cell(struct table *table, const json_t *one, const char *kin
 
 static void user_row(struct table *table, const json_t *one)
 {
-	const char *user = json_string_value(json_object_get(one, "user"));
 	uint64_t gpu = used(one, "gpu_bytes"), spill_host = used(one, "spill_host_bytes"),
 		 spill_disk = used(one, "spill_disk_bytes"), all = used(one, "bytes");
 	uint64_t of_gpus = gpu + spill_host + spill_disk;
 
-	if (user && *user)
-		table_cell(table, COLOUR_STRONG, "%s", user);
-	else
-		table_cell(table, COLOUR_STRONG, "%u", (unsigned)facts_number(one, "uid"));
+	table_user(table, COLOUR_STRONG, one);
 	bytes_cell(table, gpu);
 	bytes_cell(table, all > of_gpus ? all - of_gpus : 0);
 	limited_cell(table, one, "spill_host_bytes", true);

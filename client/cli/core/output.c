@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <langinfo.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,6 +165,13 @@ json_t *output_json_text(const char *text)
 	AUTO_FREE char *escaped = output_escape(text);
 
 	return escaped ? json_string(escaped) : NULL;
+}
+
+json_t *output_json_user(uid_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	return output_json_text(user ? user->pw_name : "");
 }
 
 void output_vtext(FILE *out, const char *format, va_list args)

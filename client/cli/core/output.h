@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #define OUTPUT_TEXT_MAX 32
 
@@ -42,6 +43,8 @@ char *output_shown(const char *text, const char *also);
 char *output_escape(const char *text);
 /* A text from outside for JSON, which is UTF-8: output_escape as a string. NULL: no memory. */
 json_t *output_json_text(const char *text);
+/* The name of a user for JSON; "" without a name. */
+json_t *output_json_user(uid_t uid);
 /* As fprintf, with the formatted text made printable. output_line adds "
  *
  * ". Colours are written between such calls. */
@@ -69,6 +72,8 @@ struct table {
 /* Adds a cell, row by row; the first row is the heading. The text is copied. */
 void table_cell(struct table *table, enum output_colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A cell with the name that output_json_user has put into "user", or with the number in "uid". */
+void table_user(struct table *table, enum output_colour colour, const json_t *row);
 void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
 /* Writes a table to stdout: the heading, and for each object of the list what row adds. right: as

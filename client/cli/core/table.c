@@ -38,6 +38,17 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 		table->failed = true;
 }
 
+void table_user(struct table *table, enum output_colour colour, const json_t *row)
+{
+	const char *user = json_string_value(json_object_get(row, "user"));
+
+	if (user && *user)
+		table_cell(table, colour, "%s", user);
+	else
+		table_cell(table, colour, "%u",
+			   (unsigned)json_integer_value(json_object_get(row, "uid")));
+}
+
 static void table_measure(const struct table *table, unsigned *widths)
 {
 	for (size_t i = 0; i < table->count; i++) {
