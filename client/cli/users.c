@@ -27,7 +27,7 @@ static int account_add(struct listing *listing, const char *where, const json_t 
 	json_t *row = json_pack("{s:o, s:o}", "mount", output_json_text(where), "user",
 				output_json_user(uid));
 
-	if (!row || json_object_update(row, (json_t *)account) ||
+	if (!row || json_object_update_missing(row, (json_t *)account) ||
 	    json_array_append_new(listing->all, row))
 		return -ENOMEM;
 	return 0;

@@ -208,6 +208,18 @@ static bool replace(json_t *in, uint64_t *number, const struct lie *lie)
 	return false;
 }
 
+/* Names that the command itself gives to the accounts in users. */
+static void claim_names(json_t *users)
+{
+	json_t *account;
+	size_t i;
+
+	json_array_foreach (users, i, account) {
+		json_object_set_new(account, "mount", json_string("/elsewhere"));
+		json_object_set_new(account, "user", json_string("nobody-else"));
+	}
+}
+
 static size_t json_value(const struct lie *lie, char *text, size_t bytes)
 {
 	json_t *all = json_loadb(text, bytes, 0, NULL);
@@ -217,6 +229,7 @@ static size_t json_value(const struct lie *lie, char *text, size_t bytes)
 		return bytes;
 	for (unsigned i = 0; i < 260 && !replace(all, &number, lie); i++)
 		;
+	claim_names(json_object_get(all, "users"));
 	size_t length = json_dumpb(all, text, LYING_TEXT_MAX, 0);
 	json_decref(all);
 	return length < LYING_TEXT_MAX ? length : 0;
@@ -230,7 +243,9 @@ size_t lie_text(const struct lie *lie, const char *name, char *text, size_t byte
 	case LIE_NUMBERS:
 		return numbers(lie, text, bytes);
 	case LIE_JSON:
-		return strcmp(name, "stats.json") == 0 ? json_value(lie, text, bytes) : bytes;
+		return strcmp(name, "stats.json") == 0 || strcmp(name, "users") == 0
+			   ? json_value(lie, text, bytes)
+			   : bytes;
 	default:
 		return bytes;
 	}

@@ -18,7 +18,7 @@ enum lie_kind {
 	LIE_ATTR,    /* the result of stat; a SEED from 2^40 on is the size */
 	LIE_TEXT,    /* the files of .gpumem/: truncated, garbage, endless */
 	LIE_NUMBERS, /* numbers in the files of .gpumem/ */
-	LIE_JSON,    /* a value in stats.json */
+	LIE_JSON,    /* a value in stats.json or users */
 	LIE_XATTR,   /* values of extended attributes */
 	LIE_EXTENTS, /* only user.gpumem.extents: impossible layouts */
 	LIE_IOCTL,
