@@ -48,6 +48,12 @@ def keeper_socket(mount):
     return next(path / name for path in (Path("/run/gpumemfs"), *Path("/tmp").glob("gpumemfs-0-*")) if (path / name).exists())
 
 
+def daemon_of(mount):
+    """The process of the daemon that serves the mount."""
+    params = (Path(mount) / ".gpumem" / "params").read_text().splitlines()
+    return int(next(line for line in params if line.startswith("daemon ")).split()[3])
+
+
 def leases(path):
     return int(os.getxattr(path, "user.gpumem.leases"))
 
