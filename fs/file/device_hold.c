@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+#include "fs/file/export.h"
+
 /* Blocks of a shared chunk are never handed out. */
 static bool span_is_out(const struct span *span)
 {
@@ -43,8 +45,9 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 {
 	uint32_t kept = 0;
 
-	if (!call->holds || atomic_load(&file->leased) == FILE_LEASED ||
-	    atomic_load(&file->leases) || atomic_load(&file->loose))
+	/* After device_hold has read the owner: a change of the owner sets FILE_UNCLEAN first. */
+	if (!call->holds || file_is_unclean(file) || atomic_load(&file->leases) ||
+	    atomic_load(&file->loose))
 		return;
 	EXTENTS_FOREACH (extent, extents)
 		if (!span_is_held(&extent->span) ||

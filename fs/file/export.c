@@ -163,9 +163,7 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
 
 	file_note_use(file, file_volume(file));
-	uint8_t never = FILE_NOT_LEASED;
-
-	atomic_compare_exchange_strong(&file->leased, &never, FILE_LEASED_CLEAN);
+	atomic_fetch_or(&file->leased, FILE_LEASED);
 	atomic_fetch_add(&file->leases, 1);
 	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
 	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
@@ -299,19 +297,22 @@ bool file_is_held(const struct file *file)
 
 bool file_was_leased(const struct file *file)
 {
-	return atomic_load_explicit(&file->leased, memory_order_relaxed) != FILE_NOT_LEASED;
+	return atomic_load_explicit(&file->leased, memory_order_relaxed) & FILE_LEASED;
 }
 
 void file_set_was_leased(struct file *file)
 {
-	atomic_store(&file->leased, FILE_LEASED);
+	atomic_store(&file->leased, FILE_LEASED | FILE_UNCLEAN);
 }
 
 void file_set_unclean(struct file *file)
 {
-	uint8_t clean = FILE_LEASED_CLEAN;
+	atomic_fetch_or(&file->leased, FILE_UNCLEAN);
+}
 
-	atomic_compare_exchange_strong(&file->leased, &clean, FILE_LEASED);
+bool file_is_unclean(const struct file *file)
+{
+	return atomic_load(&file->leased) & FILE_UNCLEAN;
 }
 
 bool file_is_loose(const struct file *file)

@@ -57,9 +57,11 @@ bool file_may_outgrow_quota(const struct file *file);
 bool file_was_leased(const struct file *file);
 /* For recovery: nothing is known of leases of an earlier daemon. */
 void file_set_was_leased(struct file *file);
-/* A process of another user than the owner has, or may keep, descriptors of a leased file's memory:
- * its chunks are not kept for the owner's next file (file_holds.shelve). */
+/* A process of another user than the owner has, or may keep, descriptors of the file's memory: its
+ * chunks are not kept for the owner's next file (file_holds.shelve), and the file takes none that
+ * were kept. */
 void file_set_unclean(struct file *file);
+bool file_is_unclean(const struct file *file);
 /* Whether leases that keep no memory exist, dropped or not. */
 bool file_is_loose(const struct file *file);
 

@@ -17,9 +17,10 @@
 
 struct file_missing;
 
-/* Which processes may have received descriptors of the file's memory: none; processes of the owner,
- * whose leases all ended by a release so far; others, or leases that ended otherwise. */
-enum file_leased { FILE_NOT_LEASED, FILE_LEASED_CLEAN, FILE_LEASED };
+/* Bits of file.leased. FILE_LEASED: processes may have received descriptors of the file's memory.
+ * FILE_UNCLEAN: not only processes of the owner whose leases ended by a release; also without
+ * FILE_LEASED, of memory that the file took from an earlier file of a former owner. */
+enum file_leased { FILE_LEASED = 1, FILE_UNCLEAN = 2 };
 
 struct file {
 	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. file_size and
@@ -49,7 +50,7 @@ struct file {
 	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
 	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
 	atomic_bool handed_out;	      /* programs may have the object */
-	_Atomic uint8_t leased;	      /* enum file_leased */
+	_Atomic uint8_t leased;	      /* of enum file_leased */
 	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
 	_Atomic uint8_t away;	      /* enum file_away */
 	atomic_bool bounded;	      /* the object has a tmpfs of its own: host_charge.c */

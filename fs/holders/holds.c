@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "fs/file/export.h"
 #include "fs/holders/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -164,7 +165,8 @@ static bool holds_take(void *owner, struct volume *volume, enum memory_place pla
 	struct held_image like = {
 	    .uid = atomic_load(&call->inode->uid), .place = place, .bytes = bytes};
 
-	if (!atomic_load(&holds->n_shelved) || !call->call.copier)
+	if (!atomic_load(&holds->n_shelved) || !call->call.copier ||
+	    file_is_unclean(call->inode->file))
 		return false;
 	pthread_mutex_lock(&holds->lock);
 	struct held_chunk *held = shelf_take(call->fs, call->inode, volume, &like);

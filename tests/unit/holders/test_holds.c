@@ -233,6 +233,44 @@ START_TEST(a_released_chunk_is_taken_again)
 }
 END_TEST
 
+static void file_give_away(struct inode *inode, uid_t uid)
+{
+	struct tree_attrs attrs = {.which = TREE_UID, .uid = uid};
+
+	ck_assert_int_eq(tree_set_attrs(&fixture, inode, &attrs), 0);
+}
+
+static struct inode *file_with_memory(const char *name, uid_t uid)
+{
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid};
+	struct inode_call call;
+	struct inode *inode;
+
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), 0);
+	return inode;
+}
+
+/* A process of the former owner still has the chunk: no file of the new owner may get it. */
+START_TEST(a_chunk_does_not_go_to_a_new_owner)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+
+	file_remove("a", inode);
+	inode = file_with_memory("b", 1);
+	ck_assert_uint_eq(counted(), BYTES);
+	file_give_away(inode, 2);
+	file_remove("b", inode);
+	ck_assert_uint_eq(holds_shelved(&fixture, 2, &fixture.volumes[0]), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	peer_end(&peer);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 static void up_with_spill(void)
 {
 	options = "backend=host,host_gpus=1,host_size=64M,spill=host:16M";
@@ -353,6 +391,7 @@ int main(void)
 	tcase_add_test(tcase, charged_until_the_last_process_ends);
 	tcase_add_test(tcase, later_processes_keep_no_earlier_chunk);
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
+	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
 	tcase_add_checked_fixture(spills, up_with_spill, down);
