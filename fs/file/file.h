@@ -210,6 +210,10 @@ int file_evict(struct file *file, const struct file_call *call, enum memory_plac
 /* Moves extents out of drained chunks (pool_drain) within their place, as file_evict does with
  * FILE_NO_WAIT. */
 int file_compact(struct file *file, const struct file_call *call, uint64_t *moved);
+/* Moves the memory that other processes may have into memory that no process has, but not under a
+ * lease. The file takes no memory of earlier files any more. 0; -ENOSPC and other errors: a part
+ * has moved. */
+int file_renew(struct file *file, const struct file_call *call);
 /* Moves all extents to place, making room there. Nothing to do on a volume with a single place. */
 int file_place_all(struct file *file, const struct file_call *call, enum memory_place place);
 /* Moves the extents on the device to the fastest of the other places that takes them. */

@@ -216,12 +216,15 @@ int file_evict(struct file *file, const struct file_call *call, enum memory_plac
 	return extents_place(file, call, &placing, wait, most, moved);
 }
 
-/* 1: an extent behind run->to was in a drained chunk and has moved; 0: there is none; or -errno.
- * layout_lock is held, exclusive. */
-static int drained_move(struct file *file, const struct file_call *call, struct device_range *run)
+typedef bool chunk_test(const struct chunk *chunk);
+
+/* 1: an extent behind run->to was in a chunk that passes the test, and has moved within its place;
+ * 0: there is none; or -errno. layout_lock is held, exclusive. */
+static int extent_renew(struct file *file, const struct file_call *call, chunk_test *test,
+			struct device_range *run)
 {
 	const struct extents *extents = &file->extents;
-	uint32_t i = extents_find_where(extents, run->to, chunk_is_drained);
+	uint32_t i = extents_find_where(extents, run->to, test);
 	struct file_call own = *call;
 
 	if (i == extents->count)
@@ -236,7 +239,8 @@ static int drained_move(struct file *file, const struct file_call *call, struct 
 	return rc < 0 ? rc : 1;
 }
 
-int file_compact(struct file *file, const struct file_call *call, uint64_t *moved)
+static int extents_renew(struct file *file, const struct file_call *call, chunk_test *test,
+			 enum file_wait wait, uint64_t *moved)
 {
 	struct device_range run = {0};
 	int rc;
@@ -245,13 +249,36 @@ int file_compact(struct file *file, const struct file_call *call, uint64_t *move
 	do {
 		if (journal_room(call->journal))
 			return -ENOSPC;
-		if (!layout_lock(file, FILE_NO_WAIT))
+		if (!layout_lock(file, wait))
 			return -EAGAIN;
-		rc = drained_move(file, call, &run);
+		rc = extent_renew(file, call, test, &run);
 		brlock_write_unlock(&file->layout_lock);
 		*moved += rc > 0 ? run.to - run.from : 0;
 	} while (rc > 0);
 	return rc;
+}
+
+int file_compact(struct file *file, const struct file_call *call, uint64_t *moved)
+{
+	return extents_renew(file, call, chunk_is_drained, FILE_NO_WAIT, moved);
+}
+
+static bool chunk_is_out(const struct chunk *chunk)
+{
+	return atomic_load(&chunk->handed_out) != CHUNK_KEPT;
+}
+
+int file_renew(struct file *file, const struct file_call *call)
+{
+	struct file_call own = *call;
+	uint64_t moved;
+	int rc;
+
+	file_set_unclean(file);
+	do {
+		rc = extents_renew(file, &own, chunk_is_out, FILE_MAY_WAIT, &moved);
+	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, CHUNK_ALIGN));
+	return rc == -EBUSY ? 0 : rc;
 }
 
 bool file_is_placed(const struct file *file, const struct file_call *call)

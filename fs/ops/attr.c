@@ -166,6 +166,26 @@ static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attr
 	return 0;
 }
 
+/* Whether a new owner gets the memory of the file from a user who may have the memory mapped. */
+static bool gives_memory(const struct op *op, const struct stat *st, int which)
+{
+	uid_t uid = atomic_load(&op->inode->uid);
+
+	return which & FUSE_SET_ATTR_UID && S_ISREG(op->inode->mode) && st->st_uid != uid &&
+	       !user_is_privileged(uid) && file_allocated(op->inode->file);
+}
+
+static int memory_renew(struct op *op)
+{
+	struct copier *copier = worker_copier(op->fs);
+	struct inode_call call;
+
+	if (!copier)
+		return -ENOMEM;
+	inode_call_init(&call, op->fs, op->inode, copier);
+	return file_renew(op->inode->file, &call.call);
+}
+
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
 		       struct fuse_file_info *info)
 {
@@ -181,6 +201,11 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int whic
 		if (size_is_far(&op, op.bytes) && op_defer(&op))
 			return;
 		error = inode_set_size(&op, op.bytes, which);
+	}
+	if (!error && gives_memory(&op, st, which)) {
+		if (file_allocated(op.inode->file) > OP_SMALL_BYTES && op_defer(&op))
+			return;
+		error = memory_renew(&op);
 	}
 	if (!error) {
 		attrs_from(st, which, &attrs);

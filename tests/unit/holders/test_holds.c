@@ -271,6 +271,34 @@ START_TEST(a_chunk_does_not_go_to_a_new_owner)
 }
 END_TEST
 
+/* Nor does a file that changes its owner take chunks of files that the former owner removed, or
+ * keep a chunk that a process of the former owner has. */
+START_TEST(a_file_is_renewed_for_a_new_owner)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer), *other;
+	struct inode_call call;
+
+	file_remove("a", inode);
+	inode = file_with_memory("b", 1);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_uint_eq(held(), 0);
+	ck_assert_int_eq(file_renew(inode->file, &call.call), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	ck_assert_uint_eq(counted(), 2 * BYTES);
+
+	other = file_given("c", &peer);
+	file_remove("c", other);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
+	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, 2 * BYTES), 0);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
+	file_remove("b", inode);
+	peer_end(&peer);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 static void up_with_spill(void)
 {
 	options = "backend=host,host_gpus=1,host_size=64M,spill=host:16M";
@@ -392,6 +420,7 @@ int main(void)
 	tcase_add_test(tcase, later_processes_keep_no_earlier_chunk);
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
+	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
 	tcase_add_checked_fixture(spills, up_with_spill, down);
