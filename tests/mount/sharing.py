@@ -13,7 +13,7 @@ KEY_BYTES = 32
 IOC_LEASE = 1 << 30 | 8 + KEY_BYTES << 16 | ord("g") << 8 | 0x48
 IOC_LEASE_TIMED = IOC_LEASE + 7
 HEADER, MAGIC, VERSION = struct.Struct("=IHHII"), 0x4d465047, 2
-HELLO, LAYOUT = 4, 16
+RELEASE, HELLO, LAYOUT = 3, 4, 16
 NUMBERS = itertools.count(1)
 
 
@@ -64,10 +64,19 @@ def lease(file, connection, command=IOC_LEASE):
     return answer(connection, ask(file, key_of(connection), command))
 
 
-def lease_memory(file, connection):
+def release(connection, layout):
+    """Ends the lease of a layout that was received."""
+    lease = layout[HEADER.size:HEADER.size + 8]
+    connection.send(HEADER.pack(MAGIC, VERSION, RELEASE, HEADER.size + len(lease), next(NUMBERS)) + lease)
+    receive(connection)
+
+
+def lease_memory(file, connection, then_release=False):
     """The descriptors of the first chunks of an open file, which belong to the caller."""
     number = ask(file, key_of(connection))
     packet, answered, fds = receive_all(connection)
     if (HEADER.unpack_from(packet)[2], answered) != (LAYOUT, number):
         raise AssertionError(f"no layout for request {number}: {packet}")
+    if then_release:
+        release(connection, packet)
     return fds
