@@ -63,11 +63,13 @@ uint64_t device_shelved(const struct file_call *call, const struct volume *volum
 
 /* Gives up a span that was taken and cannot be used. */
 static void span_untake(struct volume *volume, const struct file_call *call,
-			const struct span *span)
+			const struct span *span, int64_t charged)
 {
 	struct extent extent = {.span = *span};
 
 	device_hold(call, volume, &(struct extents){.at = &extent, .count = 1});
+	file_charge_place(call, span->chunk->place, -(int64_t)span->bytes);
+	file_charge(call, -charged);
 	pool_free_span(volume_pool(volume, span->chunk->place), span);
 }
 
@@ -75,28 +77,19 @@ int span_take_shelved(struct volume *volume, const struct file_call *call, enum 
 		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
 		      struct span *span)
 {
-	struct span taken;
 	int64_t charged = charge == ALLOCATION_CHARGED ? (int64_t)bytes : 0;
+	struct span taken;
 
-	if (!call->holds || bytes < CHUNK_ALIGN ||
-	    !call->holds->take(call->quota_owner, volume, place, bytes, &taken))
+	if (!call->holds || !call->charge_place || bytes < CHUNK_ALIGN)
 		return -ENOENT;
-	int rc = file_charge(call, charged);
+	int rc = call->holds->take(call, volume, place, bytes, charged, &taken);
 
-	if (rc == 0) {
-		rc = file_charge_place(call, place, (int64_t)bytes);
-		if (rc < 0)
-			file_charge(call, -charged);
-	}
-	if (rc == 0 && fill == POOL_ZEROED) {
-		rc = device_wait(call, copy_zero(call->copier, &taken, 0, bytes));
-		if (rc < 0) {
-			file_charge_place(call, place, -(int64_t)bytes);
-			file_charge(call, -charged);
-		}
-	}
 	if (rc < 0)
-		span_untake(volume, call, &taken);
+		return rc;
+	if (fill == POOL_ZEROED)
+		rc = device_wait(call, copy_zero(call->copier, &taken, 0, bytes));
+	if (rc < 0)
+		span_untake(volume, call, &taken, charged);
 	else
 		*span = taken;
 	return rc;

@@ -24,6 +24,7 @@
 
 struct ahead_block;
 struct file;
+struct file_call;
 struct object_stat;
 struct journal;
 
@@ -42,10 +43,11 @@ struct file_holds {
 	/* Takes the span of a held chunk over, for the next file of the same user: false if the
 	 * span stays the caller's. */
 	bool (*shelve)(void *owner, struct volume *volume, const struct span *span);
-	/* Gives the owner such a span of bytes in this place, without charges and with undefined
-	 * content. False: there is none. */
-	bool (*take)(void *owner, struct volume *volume, enum memory_place place, uint64_t bytes,
-		     struct span *span);
+	/* Gives the owner such a span of bytes in this place, with undefined content, in exchange
+	 * for the charges of a new span, of which charge() gets charged bytes: 0, -ENOENT (there is
+	 * none), or the error of a charge; then the span stays as it was. */
+	int (*take)(const struct file_call *call, struct volume *volume, enum memory_place place,
+		    uint64_t bytes, int64_t charged, struct span *span);
 	/* Bytes that take may give the owner. */
 	uint64_t (*shelved)(void *owner, const struct volume *volume);
 	/* Frees all such spans in this place: whether there were any. */

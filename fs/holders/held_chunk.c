@@ -132,10 +132,8 @@ void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
 {
 	const struct held_image *image = &chunk->image;
 	struct ledger_charge charges[CHARGES];
-	brlock_token token = brlock_read_lock(&fs->topology);
 
 	quota_force(chunk->dir, -(int64_t)image->bytes, 0);
-	brlock_read_unlock(&fs->topology, token);
 	charges_of(image, charges);
 	if (chunk->user_charged)
 		ledger_give_all(fs, image->uid, charges, CHARGES);
@@ -161,7 +159,10 @@ void held_chunks_end(struct fs *fs, struct held_chunk *ended)
 
 	DL_FOREACH (ended, chunk) {
 		memory_end(chunk);
+		brlock_token token = brlock_read_lock(&fs->topology);
+
 		held_chunk_uncharge(fs, chunk);
+		brlock_read_unlock(&fs->topology, token);
 	}
 }
 

@@ -81,11 +81,18 @@ static struct held_chunk *held_find(const struct holds *holds, uint64_t ino,
 	return last;
 }
 
-/* Later, under no lock, the reference of the directory is put. */
-static void ended_add(struct holds *holds, struct held_chunk *held)
+/* Under topology and the lock. Later, under no lock, the reference of the directory is put. */
+static bool chunk_unhold(struct fs *fs, uint64_t ino, const struct chunk *memory)
 {
-	scoped_lock(&holds->lock);
+	struct holds *holds = holds_of(fs);
+	struct held_chunk *held = held_find(holds, ino, memory);
+
+	if (!held)
+		return false;
+	held_chunk_remove(holds, held);
+	held_chunk_uncharge(fs, held);
 	DL_APPEND(holds->ended, held);
+	return true;
 }
 
 static void holds_unhold(void *owner, const struct span *span)
@@ -93,20 +100,16 @@ static void holds_unhold(void *owner, const struct span *span)
 	struct inode_call *call = owner;
 	struct holds *holds = holds_of(call->fs);
 	struct volume *volume = file_volume(call->inode->file);
+	brlock_token token = brlock_read_lock(&call->fs->topology);
 
 	pthread_mutex_lock(&holds->lock);
-	struct held_chunk *held = held_find(holds, call->inode->ino, span->chunk);
+	bool held = chunk_unhold(call->fs, call->inode->ino, span->chunk);
 
-	if (held)
-		held_chunk_remove(holds, held);
 	pthread_mutex_unlock(&holds->lock);
-	if (!held) {
-		/* The process has ended, and the pool counts the chunk no more. */
+	brlock_read_unlock(&call->fs->topology, token);
+	/* The process has ended, and the pool counts the chunk no more. */
+	if (!held)
 		pool_held_restore(volume_pool(volume, span->chunk->place), span->bytes);
-		return;
-	}
-	held_chunk_uncharge(call->fs, held);
-	ended_add(holds, held);
 }
 
 static bool holds_shelve(void *owner, struct volume *volume, const struct span *span)
@@ -141,44 +144,64 @@ static int receipts_inherit(struct fs *fs, const struct held_chunk *held, uint64
 	return error;
 }
 
-/* Under the lock. */
-static struct held_chunk *shelf_take(struct fs *fs, struct inode *inode, struct volume *volume,
-				     const struct held_image *like)
+/* Under the lock. The chunk is no longer charged. */
+static void shelf_remove(struct fs *fs, struct held_chunk *held)
 {
 	struct holds *holds = holds_of(fs);
-	struct held_chunk *held = held_chunk_shelved(holds, like, volume);
-	struct held_file *file = held ? held->file : NULL;
+	struct held_file *file = held->file;
 
-	if (!held || receipts_inherit(fs, held, inode->ino))
-		return NULL;
 	held_chunk_remove(holds, held);
 	if (!file->chunks && file->ended)
 		receipts_forget(fs, file);
-	return held;
+	DL_APPEND(holds->ended, held);
 }
 
-static bool holds_take(void *owner, struct volume *volume, enum memory_place place, uint64_t bytes,
-		       struct span *span)
+/* Under topology and the lock. The charges of the chunk end first: a limit must not see the bytes
+ * twice. */
+static int shelf_take(const struct file_call *call, const struct held_image *like,
+		      struct volume *volume, int64_t charged, struct span *span)
 {
-	struct inode_call *call = owner;
-	struct holds *holds = holds_of(call->fs);
-	struct held_image like = {
-	    .uid = atomic_load(&call->inode->uid), .place = place, .bytes = bytes};
+	struct inode_call *inode_call = call->quota_owner;
+	struct fs *fs = inode_call->fs;
+	struct held_chunk *held = held_chunk_shelved(holds_of(fs), like, volume);
 
-	if (!atomic_load(&holds->n_shelved) || !call->call.copier ||
-	    file_is_unclean(call->inode->file))
-		return false;
+	if (!held || receipts_inherit(fs, held, inode_call->inode->ino))
+		return -ENOENT;
+	held_chunk_uncharge(fs, held);
+	int error =
+	    quota_charge_span(call, (enum memory_place)like->place, (int64_t)like->bytes, charged);
+
+	if (error) {
+		held_chunk_charge(fs, held);
+		return error;
+	}
+	*span = held->span;
+	shelf_remove(fs, held);
+	return 0;
+}
+
+static int holds_take(const struct file_call *call, struct volume *volume, enum memory_place place,
+		      uint64_t bytes, int64_t charged, struct span *span)
+{
+	struct inode_call *inode_call = call->quota_owner;
+	struct fs *fs = inode_call->fs;
+	struct holds *holds = holds_of(fs);
+	struct held_image like = {
+	    .uid = atomic_load(&inode_call->inode->uid), .place = place, .bytes = bytes};
+
+	if (!atomic_load(&holds->n_shelved) || !call->copier ||
+	    file_is_unclean(inode_call->inode->file))
+		return -ENOENT;
+	brlock_token token = brlock_read_lock(&fs->topology);
+
 	pthread_mutex_lock(&holds->lock);
-	struct held_chunk *held = shelf_take(call->fs, call->inode, volume, &like);
+	int error = shelf_take(call, &like, volume, charged, span);
 
 	pthread_mutex_unlock(&holds->lock);
-	if (!held)
-		return false;
-	*span = held->span;
-	atomic_store(&span->chunk->handed_out, CHUNK_HANDED_OUT);
-	held_chunk_uncharge(call->fs, held);
-	ended_add(holds, held);
-	return true;
+	brlock_read_unlock(&fs->topology, token);
+	if (!error)
+		atomic_store(&span->chunk->handed_out, CHUNK_HANDED_OUT);
+	return error;
 }
 
 uint64_t holds_shelved(struct fs *fs, uid_t uid, const struct volume *volume)

@@ -55,11 +55,10 @@ void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files)
 		sums_add(dir->dir, bytes, files);
 }
 
-int quota_charge(void *quota_owner, int64_t bytes)
+/* Topology is held. */
+static int bytes_charge(const struct inode_call *call, int64_t bytes)
 {
-	struct inode_call *call = quota_owner;
 	struct inode *inode = call->inode;
-	brlock_token token = brlock_read_lock(&call->fs->topology);
 	int error = 0;
 
 	if (inode->quota_dir && call->overdraft)
@@ -74,6 +73,15 @@ int quota_charge(void *quota_owner, int64_t bytes)
 	}
 	if (!error)
 		worker_memory_add(call->fs, inode->ino, bytes);
+	return error;
+}
+
+int quota_charge(void *quota_owner, int64_t bytes)
+{
+	struct inode_call *call = quota_owner;
+	brlock_token token = brlock_read_lock(&call->fs->topology);
+	int error = bytes_charge(call, bytes);
+
 	brlock_read_unlock(&call->fs->topology, token);
 	return error;
 }
@@ -91,6 +99,19 @@ int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes
 		owner_give_span(call->fs, call->inode, place, (uint64_t)-bytes);
 	if (!error && place != PLACE_GPU)
 		worker_memory_add_place(call->fs, call->inode->ino, place, bytes);
+	return error;
+}
+
+int quota_charge_span(const struct file_call *call, enum memory_place place, int64_t span_bytes,
+		      int64_t bytes)
+{
+	int error = bytes_charge(call->quota_owner, bytes);
+
+	if (error)
+		return error;
+	error = quota_charge_place(call->quota_owner, place, span_bytes, call->replaces);
+	if (error)
+		bytes_charge(call->quota_owner, -bytes);
 	return error;
 }
 

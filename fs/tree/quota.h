@@ -28,6 +28,11 @@ int quota_charge(void *quota_owner, int64_t bytes);
 /* The charge_place callback: charges the inode's owner (-o user_spill=, descriptors). */
 int quota_charge_place(void *quota_owner, enum memory_place place, int64_t bytes, bool replaces);
 
+/* Both callbacks at once, all or nothing: charges a span in a place, and bytes. Topology is held.
+ */
+int quota_charge_span(const struct file_call *call, enum memory_place place, int64_t span_bytes,
+		      int64_t bytes);
+
 /* The count_object callback: charges the inode's owner for the object of host/. */
 int quota_object(void *quota_owner, int more);
 /* The limits callback. */

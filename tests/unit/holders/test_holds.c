@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Chunks that files gave up, as two daemons in turn count them; a child process is the keeper. */
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -299,6 +300,32 @@ START_TEST(a_file_is_renewed_for_a_new_owner)
 }
 END_TEST
 
+/* A file whose quota has no room for the chunk does not get it, and is not charged for it. */
+START_TEST(a_chunk_that_is_refused_stays_as_it_was)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer), *small;
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
+	struct inode_call call;
+
+	file_remove("a", inode);
+	ck_assert_int_eq(make_dir(gpu(0), "small"), 0);
+	small = at(gpu(0), "small");
+	atomic_store(&small->dir->max_bytes, BYTES / 2);
+	ck_assert_int_eq(tree_create(&fixture, small, "b", &what, &inode), 0);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), -EDQUOT);
+	ck_assert_int_eq(atomic_load(&small->dir->rbytes), 0);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	ck_assert_uint_eq(counted(), BYTES);
+	inode_put(&fixture, inode, 1);
+	peer_end(&peer);
+	ck_assert_int_eq(charged(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 static void up_with_spill(void)
 {
 	options = "backend=host,host_gpus=1,host_size=64M,spill=host:16M";
@@ -421,6 +448,7 @@ int main(void)
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
+	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
 	tcase_add_checked_fixture(spills, up_with_spill, down);
