@@ -81,6 +81,10 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
  * end: chunks that processes may still have stay charged to the user (struct file_holds). */
 void device_hold(const struct file_call *call, struct volume *volume,
 		 const struct extents *extents);
+/* The same for extents that the file replaces by as much new memory: -EDQUOT or -ENOMEM without a
+ * change. */
+int device_hold_replaced(const struct file_call *call, struct volume *volume,
+			 const struct extents *extents);
 /* The file keeps the extents after all. */
 void device_unhold(const struct file_call *call, const struct extents *extents);
 /* After the record: takes chunks that the next file of the same user may get out of extents; the

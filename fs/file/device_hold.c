@@ -16,14 +16,37 @@ static bool span_is_out(const struct span *span)
 	return span_owns_chunk(span) && (state == CHUNK_HANDING_OUT || state == CHUNK_HANDED_OUT);
 }
 
-void device_hold(const struct file_call *call, struct volume *volume, const struct extents *extents)
+static int extents_hold(const struct file_call *call, struct volume *volume,
+			const struct extents *extents, enum file_hold how)
 {
 	if (!call->holds)
-		return;
-	EXTENTS_FOREACH (extent, extents)
-		if (span_is_out(&extent->span) &&
-		    call->holds->hold(call->quota_owner, volume, &extent->span))
+		return 0;
+	EXTENTS_FOREACH (extent, extents) {
+		int rc = span_is_out(&extent->span)
+			     ? call->holds->hold(call->quota_owner, volume, &extent->span, how)
+			     : 0;
+
+		if (rc < 0)
+			return rc;
+		if (rc)
 			atomic_store(&extent->span.chunk->handed_out, CHUNK_HELD);
+	}
+	return 0;
+}
+
+void device_hold(const struct file_call *call, struct volume *volume, const struct extents *extents)
+{
+	extents_hold(call, volume, extents, FILE_HOLD_ALWAYS);
+}
+
+int device_hold_replaced(const struct file_call *call, struct volume *volume,
+			 const struct extents *extents)
+{
+	int rc = extents_hold(call, volume, extents, FILE_HOLD_WITHIN_QUOTA);
+
+	if (rc < 0)
+		device_unhold(call, extents);
+	return rc;
 }
 
 static bool span_is_held(const struct span *span)

@@ -75,6 +75,8 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 		rc = device_fill(call, &fresh, &from);
 	if (rc == 0)
 		rc = extents_reserve(&file->extents, fresh.count);
+	if (rc == 0)
+		rc = device_hold_replaced(call, volume, &from);
 	if (rc < 0) {
 		device_uncharge_places(call, &fresh);
 		device_release(volume, &fresh);
@@ -86,7 +88,6 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	extents_remove(&file->extents, index);
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
-	device_hold(call, volume, &from);
 	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
 	extents_free(&fresh);
 	device_uncharge_places(call, &from);

@@ -31,13 +31,20 @@ struct journal;
 /* Whether a quota is above the file, or above the directory to which the file moves. */
 enum file_limits { FILE_LIMITS_ASK, FILE_LIMITS_NONE, FILE_LIMITS_QUOTA };
 
+/* A chunk that the file gives up and processes may still have is charged by quotas whatever they
+ * are: the charge is the file's, who pays it no longer; or only within them: the file has as much
+ * new memory. */
+enum file_hold { FILE_HOLD_ALWAYS, FILE_HOLD_WITHIN_QUOTA };
+
 /* What becomes of chunks that other processes may still have when a file gives the chunks up
  * (fs/holders/holds.h). owner: file_call.quota_owner. */
 struct file_holds {
-	/* From now on the charges of the chunk outlive the file's: true if a process that received
-	 * descriptors of the file's chunks lives. Call before the record of the change, and before
-	 * the file's charges end. layout_lock is held. */
-	bool (*hold)(void *owner, struct volume *volume, const struct span *span);
+	/* From now on the charges of the chunk outlive the file's: 1 if a process that received
+	 * descriptors of the file's chunks lives, else 0. FILE_HOLD_WITHIN_QUOTA: or -EDQUOT or
+	 * -ENOMEM, without a change. Call before the record of the change, and before the file's
+	 * charges end. layout_lock is held. */
+	int (*hold)(void *owner, struct volume *volume, const struct span *span,
+		    enum file_hold how);
 	/* Undoes hold: the file keeps the chunk. */
 	void (*unhold)(void *owner, const struct span *span);
 	/* Takes the span of a held chunk over, for the next file of the same user: false if the

@@ -219,6 +219,27 @@ static int move_make_copy(struct file_move *move)
 	return rc;
 }
 
+static void move_undo_copy(struct file_move *move)
+{
+	if (move->charged > 0)
+		file_charge(&move->call, -move->charged);
+	move_account(move, -(int64_t)move->allocated);
+	move_drop_copy(move);
+}
+
+/* Before the record, which the caller writes. */
+static int move_hold(struct file_move *move)
+{
+	struct file *file = move->file;
+	int rc = file_is_device(file)
+		     ? device_hold_replaced(&move->call, file_volume(file), &file->extents)
+		     : 0;
+
+	if (rc < 0)
+		move_undo_copy(move);
+	return rc;
+}
+
 /* The kernel uses the object itself, sharers the chunks: the memory cannot be replaced. */
 static int move_check(const struct file *file)
 {
@@ -247,15 +268,14 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 
 	if (rc == 0)
 		rc = move_make_copy(made);
+	if (rc == 0)
+		rc = move_hold(made);
 	if (rc < 0) {
 		brlock_write_unlock(&file->layout_lock);
 		free(made->record);
 		free(made);
 		return rc;
 	}
-	/* Before the record, which the caller writes. */
-	if (file_is_device(file))
-		device_hold(call, file_volume(file), &file->extents);
 	*move = made;
 	return 0;
 }
@@ -277,10 +297,7 @@ static void move_abort(struct file_move *move)
 {
 	if (file_is_device(move->file))
 		device_unhold(&move->call, &move->file->extents);
-	if (move->charged > 0)
-		file_charge(&move->call, -move->charged);
-	move_account(move, -(int64_t)move->allocated);
-	move_drop_copy(move);
+	move_undo_copy(move);
 }
 
 /* A file's descriptor number never changes, because some threads use the descriptor without the

@@ -33,6 +33,7 @@ enum file_away file_away(const struct file *file)
 struct placing {
 	unsigned from;
 	enum memory_place to;
+	bool over_quota; /* what processes keep of the extents has no room in a quota */
 };
 
 static struct placing placing_all_to(enum memory_place place)
@@ -104,22 +105,59 @@ static bool shelves_moved(const struct volume *volume, enum memory_place to)
 	return to == PLACE_GPU || pool_limits(volume->pool).size < volume->device->total;
 }
 
-static int run_move(struct file *file, const struct file_call *call, enum memory_place place,
-		    const struct device_range *run)
+/* Whole extents. */
+static struct extents run_extents(const struct file *file, const struct device_range *run)
 {
-	struct volume *volume = file_volume(file);
-	struct extents fresh = {0}, old = {0};
+	uint32_t first = extents_find(&file->extents, run->from), past = first;
+
+	while (past < file->extents.count && file->extents.at[past].offset < run->to)
+		past++;
+	return (struct extents){.at = file->extents.at + first, .count = past - first};
+}
+
+/* A copy of the run in the place. */
+static int run_copy(struct file *file, const struct file_call *call, enum memory_place place,
+		    const struct device_range *run, struct extents *fresh)
+{
 	struct file_call own = *call;
 
 	own.replaces = true;
-	int rc = run_alloc(volume, &own, place, run, &fresh);
+	int rc = run_alloc(file_volume(file), &own, place, run, fresh);
 
 	if (rc == 0)
-		rc = device_fill(call, &fresh, &file->extents);
+		rc = device_fill(call, fresh, &file->extents);
 	if (rc == 0)
-		rc = extents_reserve(&file->extents, fresh.count);
+		rc = extents_reserve(&file->extents, fresh->count);
+	return rc;
+}
+
+/* The extents of the run leave the file. */
+static int run_cut(struct file *file, const struct file_call *call, const struct device_range *run,
+		   struct extents *old, bool *over_quota)
+{
+	struct extents kept = run_extents(file, run);
+	int rc = device_hold_replaced(call, file_volume(file), &kept);
+
+	*over_quota = rc == -EDQUOT;
+	if (rc < 0)
+		return rc;
+	rc = extents_cut(&file->extents, run->from, run->to, old);
+	if (rc < 0)
+		device_unhold(call, &kept);
+	return rc;
+}
+
+static int run_move(struct file *file, const struct file_call *call, enum memory_place place,
+		    const struct device_range *run, bool *over_quota)
+{
+	struct volume *volume = file_volume(file);
+	struct extents fresh = {0}, old = {0};
+
+	*over_quota = false;
+	int rc = run_copy(file, call, place, run, &fresh);
+
 	if (rc == 0)
-		rc = extents_cut(&file->extents, run->from, run->to, &old);
+		rc = run_cut(file, call, run, &old, over_quota);
 	if (rc < 0) {
 		device_uncharge_places(call, &fresh);
 		device_release(volume, &fresh);
@@ -127,7 +165,6 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	}
 	EXTENTS_FOREACH (extent, &fresh)
 		extents_insert(&file->extents, extent);
-	device_hold(call, volume, &old);
 	file_record_replaced(call, file, run->from, run->to, &fresh);
 	device_apply_mapping(&fresh, call);
 	extents_free(&fresh);
@@ -141,7 +178,7 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 
 /* The bytes that moved, 0 if all are in place, or -errno. layout_lock is held, exclusive. */
 static int64_t place_locked(struct file *file, const struct file_call *call,
-			    const struct placing *placing)
+			    struct placing *placing)
 {
 	struct volume *volume = file_volume(file);
 	struct device_range run;
@@ -158,10 +195,10 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 	/* Sharers use the chunks themselves. */
 	if (file_is_held(file))
 		return -EBUSY;
-	int rc = run_move(file, call, placing->to, &run);
+	int rc = run_move(file, call, placing->to, &run, &placing->over_quota);
 
 	if (rc == -ENOSPC && run_find(file, placing, 0, &run))
-		rc = run_move(file, call, placing->to, &run);
+		rc = run_move(file, call, placing->to, &run, &placing->over_quota);
 	if (rc < 0)
 		return rc;
 	if (placing->to != PLACE_GPU)
@@ -180,9 +217,8 @@ static bool layout_lock(struct file *file, enum file_wait wait)
 	return true;
 }
 
-static int extents_place(struct file *file, const struct file_call *call,
-			 const struct placing *placing, enum file_wait wait, uint64_t most,
-			 uint64_t *moved)
+static int extents_place(struct file *file, const struct file_call *call, struct placing *placing,
+			 enum file_wait wait, uint64_t most, uint64_t *moved)
 {
 	int64_t n;
 
@@ -226,6 +262,7 @@ static int extent_renew(struct file *file, const struct file_call *call, chunk_t
 	const struct extents *extents = &file->extents;
 	uint32_t i = extents_find_where(extents, run->to, test);
 	struct file_call own = *call;
+	bool over_quota;
 
 	if (i == extents->count)
 		return 0;
@@ -234,7 +271,7 @@ static int extent_renew(struct file *file, const struct file_call *call, chunk_t
 	/* The file has as much in the place as before. */
 	own.charge_place = NULL;
 	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
-	int rc = run_move(file, &own, extents->at[i].span.chunk->place, run);
+	int rc = run_move(file, &own, extents->at[i].span.chunk->place, run, &over_quota);
 
 	return rc < 0 ? rc : 1;
 }
@@ -290,8 +327,7 @@ bool file_is_placed(const struct file *file, const struct file_call *call)
 }
 
 /* Moves all, and ends after a piece if nothing waits for the rest any more. */
-static int pieces_place(struct file *file, const struct file_call *call,
-			const struct placing *placing)
+static int pieces_place(struct file *file, const struct file_call *call, struct placing *placing)
 {
 	uint64_t moved;
 	int rc;
@@ -305,14 +341,14 @@ static int pieces_place(struct file *file, const struct file_call *call,
 }
 
 static int place_making_room(struct file *file, const struct file_call *call,
-			     const struct placing *placing)
+			     struct placing *placing)
 {
 	struct volume *volume = file_volume(file);
 	int rc;
 
 	do {
 		rc = pieces_place(file, call, placing);
-	} while ((rc == -ENOSPC || rc == -EDQUOT) && call->make_room &&
+	} while ((rc == -ENOSPC || rc == -EDQUOT) && !placing->over_quota && call->make_room &&
 		 call->make_room(call->quota_owner, volume, placing->to,
 				 rc == -EDQUOT ? PLACE_OWNER_LIMIT : PLACE_IS_FULL,
 				 file_bytes_in_places(file, placing->from), file));

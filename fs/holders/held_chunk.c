@@ -118,14 +118,21 @@ static void charges_of(const struct held_image *image, struct ledger_charge char
 	charges[2] = (struct ledger_charge){LEDGER_HELD, image->bytes, true};
 }
 
-void held_chunk_charge(struct fs *fs, struct held_chunk *chunk)
+int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how)
 {
 	const struct held_image *image = &chunk->image;
 	struct ledger_charge charges[CHARGES];
+	int error = 0;
 
+	if (how == FILE_HOLD_ALWAYS)
+		quota_force(chunk->dir, (int64_t)image->bytes, 0);
+	else
+		error = quota_add(chunk->dir, (int64_t)image->bytes, 0);
+	if (error)
+		return error;
 	charges_of(image, charges);
-	quota_force(chunk->dir, (int64_t)image->bytes, 0);
 	chunk->user_charged = ledger_take_all(fs, image->uid, charges, CHARGES) == 0;
+	return 0;
 }
 
 void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)

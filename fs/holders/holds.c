@@ -20,7 +20,7 @@
 
 /* Under topology and the lock. */
 static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
-		      const struct span *span)
+		      const struct span *span, enum file_hold how)
 {
 	struct holds *holds = holds_of(fs);
 	struct held_file *file = held_file_find(holds, inode->ino);
@@ -38,7 +38,7 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 	};
 
 	if (!file)
-		return -ENOENT;
+		return 0;
 	int error = held_chunk_new(holds, file, &image, &held);
 
 	if (error)
@@ -46,26 +46,34 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 	held->volume = volume;
 	held->memory = span->chunk;
 	held->dir = dir;
+	error = held_chunk_charge(fs, held, how);
+	if (error) {
+		held_chunk_remove(holds, held);
+		free(held);
+		return error;
+	}
 	inode_ref(dir);
-	held_chunk_charge(fs, held);
-	return 0;
+	return 1;
 }
 
-static bool holds_hold(void *owner, struct volume *volume, const struct span *span)
+static int holds_hold(void *owner, struct volume *volume, const struct span *span,
+		      enum file_hold how)
 {
 	struct inode_call *call = owner;
 	struct holds *holds = holds_of(call->fs);
 
 	if (!atomic_load(&holds->n_files))
-		return false;
+		return 0;
+	if (call->unasked)
+		how = FILE_HOLD_ALWAYS;
 	brlock_token token = brlock_read_lock(&call->fs->topology);
 
 	pthread_mutex_lock(&holds->lock);
-	int error = chunk_hold(call->fs, call->inode, volume, span);
+	int held = chunk_hold(call->fs, call->inode, volume, span, how);
 
 	pthread_mutex_unlock(&holds->lock);
 	brlock_read_unlock(&call->fs->topology, token);
-	return error == 0;
+	return held;
 }
 
 /* Under the lock. The address of a chunk that was freed may be another chunk's by now: the last one
@@ -172,7 +180,7 @@ static int shelf_take(const struct file_call *call, const struct held_image *lik
 	    quota_charge_span(call, (enum memory_place)like->place, (int64_t)like->bytes, charged);
 
 	if (error) {
-		held_chunk_charge(fs, held);
+		held_chunk_charge(fs, held, FILE_HOLD_ALWAYS);
 		return error;
 	}
 	*span = held->span;
@@ -333,7 +341,7 @@ static int chunk_restore(struct fs *fs, const struct held_image *stored, uint32_
 		holds->sequence = stored->sequence;
 	inode_ref(dir);
 	pool_held_restore(pool, stored->bytes);
-	held_chunk_charge(fs, held);
+	held_chunk_charge(fs, held, FILE_HOLD_ALWAYS);
 	return 0;
 }
 

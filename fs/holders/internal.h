@@ -101,8 +101,9 @@ void held_chunk_shelve(struct holds *holds, struct held_chunk *chunk, const stru
 void held_chunk_unshelve(struct holds *holds, struct held_chunk *chunk);
 struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct held_image *like,
 				      const struct volume *volume);
-/* Topology is held. Adds the charges of a chunk, whatever the limits are, and ends the charges. */
-void held_chunk_charge(struct fs *fs, struct held_chunk *chunk);
+/* Topology is held. Adds the charges of a chunk, whatever the owner's limits are: 0, or -EDQUOT.
+ * Ends the charges. */
+int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how);
 void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk);
 /* Not under the lock. Ends the charges of removed chunks, freeing memory on the shelf.
  * held_chunks_free frees the list, under no lock. */

@@ -183,6 +183,8 @@ static int memory_renew(struct op *op)
 	if (!copier)
 		return -ENOMEM;
 	inode_call_init(&call, op->fs, op->inode, copier);
+	/* The former owner must not be able to keep the file. */
+	call.unasked = true;
 	return file_renew(op->inode->file, &call.call);
 }
 

@@ -116,6 +116,7 @@ static bool file_return(struct fs *fs, struct volume *volume, uint64_t room)
 	if (copier) {
 		observe_work_begin(fs, &work);
 		inode_call_init(&call, fs, inode, copier);
+		call.unasked = true;
 		file_place(inode->file, &call.call, PLACE_GPU, UINT64_MAX, &moved);
 		atomic_fetch_add(&fs->tiers->returned_bytes, moved);
 		observe_work_end(fs, &work, "return", inode);

@@ -53,6 +53,7 @@ static int inode_move(struct eviction *eviction, struct inode *inode, enum memor
 	*moved = 0;
 	inode_call_init(&call, eviction->fs, inode, eviction->copier);
 	call.call.exchanges = eviction->exchanges;
+	call.unasked = true;
 	/* The owner of both files has no more in the place after the exchange than before. */
 	call.overdraft = eviction->may_overdraw &&
 			 atomic_load(&inode->uid) == atomic_load(&eviction->requester->inode->uid);

@@ -107,6 +107,7 @@ static bool pieces_exchange(struct tiers *tiers, const struct eviction *eviction
 		return exchange_chunk(tiers, eviction);
 	inode_call_init(&call, eviction->fs, inode, eviction->copier);
 	call.call.exchanges = true;
+	call.unasked = true;
 	for (; place < PLACES; place = place_of(inode->file, eviction->volume)) {
 		int rc = file_place(inode->file, &call.call, PLACE_GPU, UINT64_MAX, &moved);
 

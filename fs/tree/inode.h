@@ -133,6 +133,7 @@ struct inode_call {
 	struct fs *fs;
 	struct inode *inode;
 	bool overdraft;		 /* the memory is allocated already: quotas cannot refuse */
+	bool unasked;		 /* the daemon moves the file, and no user of it asked */
 	uint64_t evictions_seen; /* fs/tier: the number of evictions when room was last made */
 };
 void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,

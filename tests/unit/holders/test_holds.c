@@ -121,18 +121,26 @@ static void peer_end(struct peer *peer)
 	holds_collect(&fixture);
 }
 
-/* A file of a chunk that the peer has received. */
-static struct inode *file_given(const char *name, struct peer *peer)
+static struct inode *file_with_memory(const char *name, uid_t uid)
 {
-	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
-	struct file_chunk chunk;
-	struct file_place place;
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid};
 	struct inode_call call;
 	struct inode *inode;
 
 	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), 0);
+	return inode;
+}
+
+/* The peer receives the memory and releases its lease. */
+static void give(struct inode *inode, struct peer *peer)
+{
+	struct file_chunk chunk;
+	struct file_place place;
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	ck_assert_int_eq(receiver_note(&fixture, peer->receiver, inode->ino), 0);
 	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
 			 FILE_LEASE_HOLDS);
@@ -141,6 +149,14 @@ static struct inode *file_given(const char *name, struct peer *peer)
 	    1);
 	file_chunks_close(&chunk, 1);
 	file_unlease(inode->file, 1);
+}
+
+/* A file of a chunk that the peer has received. */
+static struct inode *file_given(const char *name, struct peer *peer)
+{
+	struct inode *inode = file_with_memory(name, 1);
+
+	give(inode, peer);
 	return inode;
 }
 
@@ -241,18 +257,6 @@ static void file_give_away(struct inode *inode, uid_t uid)
 	ck_assert_int_eq(tree_set_attrs(&fixture, inode, &attrs), 0);
 }
 
-static struct inode *file_with_memory(const char *name, uid_t uid)
-{
-	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid};
-	struct inode_call call;
-	struct inode *inode;
-
-	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
-	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
-	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), 0);
-	return inode;
-}
-
 /* A process of the former owner still has the chunk: no file of the new owner may get it. */
 START_TEST(a_chunk_does_not_go_to_a_new_owner)
 {
@@ -326,6 +330,40 @@ START_TEST(a_chunk_that_is_refused_stays_as_it_was)
 }
 END_TEST
 
+/* A process gets more memory each time the file gets other memory, but not beyond the quota. */
+static void check_quota(int (*rewrite)(struct inode *inode, struct inode_call *call))
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct inode_call call;
+	int rc = 0;
+
+	atomic_store(&gpu(0)->dir->max_bytes, 3 * BYTES);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	for (int tries = 0; rc == 0 && tries < 8; tries++) {
+		rc = rewrite(inode, &call);
+		give(inode, &peer);
+	}
+	ck_assert_int_eq(rc, -EDQUOT);
+	ck_assert_int_le(charged(), 3 * (int64_t)BYTES);
+	file_remove("a", inode);
+	peer_end(&peer);
+	ck_assert_int_eq(charged(), 0);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+
+static int lay_out_again(struct inode *inode, struct inode_call *call)
+{
+	return file_relayout(inode->file, &call->call);
+}
+
+START_TEST(a_quota_binds_page_size)
+{
+	check_quota(lay_out_again);
+}
+END_TEST
+
 static void up_with_spill(void)
 {
 	options = "backend=host,host_gpus=1,host_size=64M,spill=host:16M";
@@ -350,6 +388,20 @@ START_TEST(a_file_that_leaves_frees_its_chunk)
 	peer_end(&peer);
 	ck_assert_uint_eq(counted(), 0);
 	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
+/* To the place where the file is not. */
+static int place_elsewhere(struct inode *inode, struct inode_call *call)
+{
+	bool there = file_bytes_in(inode->file, PLACE_HOST);
+
+	return file_place_all(inode->file, &call->call, there ? PLACE_GPU : PLACE_HOST);
+}
+
+START_TEST(a_quota_binds_resident)
+{
+	check_quota(place_elsewhere);
 }
 END_TEST
 
@@ -449,10 +501,12 @@ int main(void)
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
 	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);
+	tcase_add_test(tcase, a_quota_binds_page_size);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
 	tcase_add_checked_fixture(spills, up_with_spill, down);
 	tcase_add_test(spills, a_file_that_leaves_frees_its_chunk);
+	tcase_add_test(spills, a_quota_binds_resident);
 	suite_add_tcase(suite, spills);
 	return unit_main(suite);
 }
