@@ -18,8 +18,9 @@
 #define IDLE_MS 30000
 
 /* A smaller gain is not worth the walk through the heap, during which threads that allocate wait.
- */
-#define TRIM_BYTES (16LL << 20)
+ * The second is for the rest, when no names come or go any more. */
+#define TRIM_BYTES	 (16LL << 20)
+#define TRIM_BYTES_QUIET (1LL << 20)
 
 /* How often within that time each GPU is checked. */
 #define CHECKS 4
@@ -57,15 +58,17 @@ static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations,
 }
 
 /* Returns freed memory, which the allocator keeps for later allocations: half a GB after rm -r of a
- * million names. peak is the most memory that names and inodes took (LEDGER_METADATA) since the
- * last trim. */
-static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak)
+ * million names. Of the memory that names and inodes take (LEDGER_METADATA), peak is the most since
+ * the last trim, and last what the last check found. */
+static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak, int64_t *last)
 {
 	int64_t now = atomic_load(&fs->metadata_bytes);
+	bool quiet = now == *last;
 
+	*last = now;
 	if (now > *peak)
 		*peak = now;
-	if (*peak - now < TRIM_BYTES)
+	if (*peak - now < (quiet ? TRIM_BYTES_QUIET : TRIM_BYTES))
 		return;
 	malloc_trim(0);
 	*peak = now;
@@ -76,12 +79,12 @@ static void idle_release_work(struct background *background)
 	struct fs *fs = background->context;
 	uint64_t allocations[BACKEND_DEVICES_MAX + 1] = {0};
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
-	int64_t peak = 0;
+	int64_t peak = 0, last = 0;
 
 	while (background_wait(background, fs->idle_check_ms)) {
 		bool idle = true;
 
-		heap_trim_if_shrunk(fs, &peak);
+		heap_trim_if_shrunk(fs, &peak, &last);
 		tier_compact_check(fs);
 		for (unsigned i = 0; i < fs->n_volumes; i++)
 			if (fs->volumes[i].pool)
