@@ -144,10 +144,16 @@ void inode_touch_change(struct inode *inode)
 }
 
 /* Zeroed memory for an inode; a file follows directly behind the inode, because two allocations
- * would cost more. */
-static struct inode *inode_memory(mode_t mode)
+ * would cost more, and then the fields, if no journal has them. */
+static struct inode *inode_memory(const struct fs *fs, mode_t mode)
 {
-	return calloc(1, sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0));
+	size_t bytes = sizeof(struct inode) + (S_ISREG(mode) ? file_struct_bytes() : 0);
+	struct inode *inode =
+	    calloc(1, bytes + (fs->inodes->journal ? 0 : sizeof(struct inode_fields)));
+
+	if (inode && !fs->inodes->journal)
+		inode->fields = (struct inode_fields *)((char *)inode + bytes);
+	return inode;
 }
 
 static struct file *inode_inline_file(struct inode *inode)
@@ -195,7 +201,8 @@ void inode_count_file(const struct inode *inode, int files)
 int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_t gid,
 	      struct inode **inode)
 {
-	struct inode *new = inode_memory(mode);
+	struct inode *new = inode_memory(fs, mode);
+	struct inode_fields first = {0}; /* until the table has the inode */
 
 	if (!new)
 		return -ENOMEM;
@@ -204,7 +211,8 @@ int inode_new(struct fs *fs, struct volume *volume, mode_t mode, uid_t uid, gid_
 	new->uid = uid;
 	new->gid = gid;
 	new->refs = 1;
-	new->fields = &new->own;
+	if (!new->fields)
+		new->fields = &first;
 	new->btime = time_now();
 	new->fields->atime = new->fields->mtime = new->fields->ctime = new->btime;
 	pthread_mutex_init(&new->lock, NULL);
@@ -240,12 +248,12 @@ free_inode:
 
 struct inode *inode_restore_new(uint64_t ino)
 {
-	struct inode *new = calloc(1, sizeof(*new));
+	struct inode *new = calloc(1, sizeof(*new) + sizeof(struct inode_fields));
 
 	if (!new)
 		return NULL;
 	new->ino = ino;
-	new->fields = &new->own;
+	new->fields = (struct inode_fields *)(new + 1);
 	pthread_mutex_init(&new->lock, NULL);
 	return new;
 }

@@ -32,7 +32,7 @@ struct inode {
 	/* The kernel's lookups, a reference while the inode has names, and references of the
 	 * daemon. */
 	_Atomic uint64_t refs;
-	struct inode_fields *fields; /* own, or in the journal; set once */
+	struct inode_fields *fields; /* behind the inode, or in the journal; set once */
 	/* NULL for the root. A rename to another volume changes the pointer under lock, so readers
 	 * load it once. */
 	struct volume *_Atomic volume;
@@ -46,7 +46,6 @@ struct inode {
 		char *target;	   /* S_IFLNK */
 		dev_t rdev;	   /* S_IFCHR, S_IFBLK: the device's number */
 	};
-	struct inode_fields own;
 	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
 	int64_t btime;			  /* nanoseconds since the epoch */
 	_Atomic uint64_t charged;	  /* bytes charged to quota_dir and uid; owner_locks */

@@ -104,10 +104,10 @@ static void fields_place(struct journal *journal, struct inode *inode)
 	struct journal_slot *slot = journal_slot(journal, SLOT_OF(inode->ino));
 
 	*slot = (struct journal_slot){0};
-	atomic_store(&slot->inode.lookups, atomic_load(&inode->own.lookups));
-	atomic_store(&slot->inode.atime, atomic_load(&inode->own.atime));
-	atomic_store(&slot->inode.mtime, atomic_load(&inode->own.mtime));
-	atomic_store(&slot->inode.ctime, atomic_load(&inode->own.ctime));
+	atomic_store(&slot->inode.lookups, atomic_load(&inode->fields->lookups));
+	atomic_store(&slot->inode.atime, atomic_load(&inode->fields->atime));
+	atomic_store(&slot->inode.mtime, atomic_load(&inode->fields->mtime));
+	atomic_store(&slot->inode.ctime, atomic_load(&inode->fields->ctime));
 	inode->fields = &slot->inode;
 	if (S_ISREG(inode->mode)) {
 		file_set_fields(inode->file, &slot->file);
