@@ -6,15 +6,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "fs/core/limits.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 
 #define HELD_MAGIC   0x48465047u /* "GPFH" */
 #define HELD_VERSION 1
-
-/* The kernel allocates only the pages that were written. */
-#define RECEIPT_SLOTS (1U << 22)
-#define CHUNK_SLOTS   (1U << 20)
 
 struct process_slot {
 	_Atomic uint32_t state;
@@ -36,9 +33,9 @@ struct held_layout {
 	struct region_head head;
 	_Atomic uint32_t ends[HELD_KINDS];
 	uint32_t reserved;
-	struct process_slot processes[HELD_PROCESSES];
+	struct process_slot processes[PROCESS_SLOTS];
 	struct receipt_slot receipts[RECEIPT_SLOTS];
-	struct chunk_slot chunks[CHUNK_SLOTS];
+	struct chunk_slot chunks[HELD_SLOTS];
 };
 
 struct held_store {

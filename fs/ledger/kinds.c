@@ -7,6 +7,7 @@
 #include "common/descriptors.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
+#include "fs/core/limits.h"
 
 /* A user may have one part in this many of the daemon's memory for metadata. */
 #define METADATA_USERS 16
@@ -14,25 +15,74 @@
 #define RECEIPTS   (1U << 20)
 #define TEXTS	   128
 #define TEXT_BYTES (2U << 20)
-/* Limits of all ordinary users together; the remainder is for root. Needed because a user namespace
- * gives a user any number of uids. */
+/* The limits of all ordinary users together leave a part to root. They are needed because a user
+ * namespace gives a user any number of uids. */
 #define ALL_TEXT_BYTES (14U << 20)
+/* Connections, and processes with memory, each take at most one in this many descriptors. */
+#define CONNECTION_PART 8
+/* One slot in this many, of those that outlive the daemon, is left. */
+#define SLOTS_FOR_ROOT 16
+
+static uint64_t text_bytes_of_all(const struct fs *fs)
+{
+	(void)fs;
+	return ALL_TEXT_BYTES;
+}
+
+static uint64_t slots_for_users(uint64_t slots)
+{
+	return slots - slots / SLOTS_FOR_ROOT;
+}
+
+/* Each costs a descriptor, and a slot. */
+static uint64_t connections_of_all(const struct fs *fs)
+{
+	uint64_t part = descriptors_limit() / CONNECTION_PART;
+	uint64_t slots = slots_for_users(PROCESS_SLOTS);
+
+	(void)fs;
+	return part < slots ? part : slots;
+}
+
+static uint64_t connections_limit(const struct fs *fs)
+{
+	uint64_t half = connections_of_all(fs) / 2;
+
+	return half < GPUMEM_CONNECTIONS_MAX ? half : GPUMEM_CONNECTIONS_MAX;
+}
+
+static uint64_t leases_of_all(const struct fs *fs)
+{
+	(void)fs;
+	return slots_for_users(LEASE_SLOTS);
+}
 
 static uint64_t leases_limit(const struct fs *fs)
 {
 	return fs->options.user_leases;
 }
 
-/* Each chunk or object costs a descriptor, and a second descriptor if a keeper has a copy. A user
- * gets at most half of the descriptors. */
+/* Each chunk or object costs a descriptor, and a second descriptor if a keeper has a copy. */
+static uint64_t memory_of_all(const struct fs *fs)
+{
+	return descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit()) / (fs->fdstore ? 2 : 1);
+}
+
+/* A user gets at most half of the descriptors, and all users three quarters: the rest is for root
+ * and for connections. */
 static uint64_t memory_limit(const struct fs *fs)
 {
-	return descriptors_for(DESCRIPTOR_MEMORY, descriptors_limit()) / (fs->fdstore ? 4 : 2);
+	return memory_of_all(fs) / 2;
 }
 
 static uint64_t descriptors_most(const struct fs *fs)
 {
 	return memory_limit(fs) * LEDGER_DESCRIPTOR;
+}
+
+static uint64_t descriptors_of_all(const struct fs *fs)
+{
+	return memory_of_all(fs) / 4 * 3 * LEDGER_DESCRIPTOR;
 }
 
 static uint64_t host_files_limit(const struct fs *fs)
@@ -69,18 +119,21 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 		       .remedy = " (-o user_leases=)",
 		       .error = -EMFILE,
 		       .limit = leases_limit,
+		       .limit_of_all = leases_of_all,
 		       .cost = 512},
     [LEDGER_CONNECTIONS] = {.key = "connections",
 			    .name = "connections",
 			    .remedy = "",
 			    .error = -EMFILE,
-			    .of_one = GPUMEM_CONNECTIONS_MAX,
+			    .limit = connections_limit,
+			    .limit_of_all = connections_of_all,
 			    .cost = 512},
     [LEDGER_PROCESSES] = {.key = "processes",
 			  .name = "processes with memory of files",
 			  .remedy = "",
 			  .error = -EMFILE,
-			  .of_one = GPUMEM_CONNECTIONS_MAX,
+			  .limit = connections_limit,
+			  .limit_of_all = connections_of_all,
 			  .cost = 512},
     [LEDGER_RECEIPTS] = {.key = "receipts",
 			 .name = "files whose memory processes received",
@@ -99,7 +152,7 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			   .remedy = "",
 			   .error = -EMFILE,
 			   .of_one = TEXT_BYTES,
-			   .of_all = ALL_TEXT_BYTES,
+			   .limit_of_all = text_bytes_of_all,
 			   .cost = 1},
     [LEDGER_HOST_FILES] = {.key = "host_files",
 			   .name = "files of host/",
@@ -113,6 +166,8 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			    .error = -EDQUOT,
 			    .warn_once = true,
 			    .limit = descriptors_most,
+			    .limit_of_all = descriptors_of_all,
+			    .error_of_all = -ENOSPC,
 			    .unit = LEDGER_DESCRIPTOR},
     [LEDGER_BYTES] = {.key = "bytes", .name = "bytes of files", .unlimited = true},
     [LEDGER_GPU] = {.key = "gpu_bytes", .name = "bytes of GPUs", .unlimited = true},
@@ -140,4 +195,9 @@ uint64_t ledger_limit(const struct fs *fs, enum ledger_kind kind)
 	if (row->unlimited)
 		return UINT64_MAX;
 	return row->limit ? row->limit(fs) : row->of_one;
+}
+
+uint64_t ledger_limit_of_all(const struct fs *fs, enum ledger_kind kind)
+{
+	return ledger_rows[kind].limit_of_all ? ledger_rows[kind].limit_of_all(fs) : UINT64_MAX;
 }

@@ -45,10 +45,12 @@ struct ledger_row {
 	/* The limit for one ordinary user; NULL: of_one. */
 	uint64_t (*limit)(const struct fs *fs);
 	uint64_t of_one;
-	uint64_t of_all; /* for all ordinary users together, then -ENFILE; 0: none */
-	bool unlimited;	 /* only counted */
-	uint32_t unit;	 /* how many of the count make one of what name says; 0: 1 */
-	uint32_t cost;	 /* bytes of LEDGER_METADATA for each, approximately */
+	/* The limit for all ordinary users together; NULL: none. */
+	uint64_t (*limit_of_all)(const struct fs *fs);
+	int error_of_all; /* what a user gets there, as -errno; 0: -ENFILE */
+	bool unlimited;	  /* only counted */
+	uint32_t unit;	  /* how many of the count make one of what name says; 0: 1 */
+	uint32_t cost;	  /* bytes of LEDGER_METADATA for each, approximately */
 };
 
 /* The count as the row's name counts, rounded up. */
@@ -59,7 +61,8 @@ static inline uint64_t ledger_named(const struct ledger_row *row, uint64_t count
 
 extern const struct ledger_row ledger_rows[LEDGER_KINDS];
 
-/* The limit for one ordinary user. */
+/* The limit for one ordinary user, and for all together; UINT64_MAX: none. */
 uint64_t ledger_limit(const struct fs *fs, enum ledger_kind kind);
+uint64_t ledger_limit_of_all(const struct fs *fs, enum ledger_kind kind);
 
 #endif

@@ -123,6 +123,11 @@ static int count_raise(_Atomic uint64_t *count, uint64_t amount, uint64_t limit,
 	return 0;
 }
 
+static int error_of_all(const struct ledger_row *row)
+{
+	return row->error_of_all ?: -ENFILE;
+}
+
 static int account_charge(struct fs *fs, struct account *account, enum ledger_kind kind,
 			  uint64_t amount, enum charge charge)
 {
@@ -132,10 +137,10 @@ static int account_charge(struct fs *fs, struct account *account, enum ledger_ki
 	uint64_t limit = limited ? ledger_limit(fs, kind) : UINT64_MAX;
 	int error = count_raise(&account->counts[kind], amount, limit, row->error);
 
-	if (error || privileged || !row->of_all)
+	if (error || privileged || !row->limit_of_all)
 		return error;
-	error = count_raise(&fs->ledger->ordinary[kind], amount, limited ? row->of_all : UINT64_MAX,
-			    -ENFILE);
+	error = count_raise(&fs->ledger->ordinary[kind], amount,
+			    limited ? row->limit_of_all(fs) : UINT64_MAX, error_of_all(row));
 	if (error)
 		atomic_fetch_sub(&account->counts[kind], amount);
 	return error;
@@ -168,7 +173,7 @@ static void count_subtract(struct fs *fs, uid_t uid, enum ledger_kind kind, uint
 
 	if (account) {
 		atomic_fetch_sub_explicit(&account->counts[kind], amount, memory_order_relaxed);
-		if (ledger_rows[kind].of_all && !user_is_privileged(uid))
+		if (ledger_rows[kind].limit_of_all && !user_is_privileged(uid))
 			atomic_fetch_sub(&ledger->ordinary[kind], amount);
 		if (ledger_rows[kind].warn_once)
 			atomic_store(&account->warned[kind], false);
@@ -199,7 +204,7 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 			 ledger_named(row, ledger_limit(fs, kind)), row->name, row->remedy);
 	else
 		log_warn("uid %u: refused: all users together may have at most %" PRIu64 " %s", uid,
-			 row->of_all, row->name);
+			 ledger_named(row, ledger_limit_of_all(fs, kind)), row->name);
 	log_caller_change(before);
 }
 
@@ -318,13 +323,16 @@ uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 
 static int limit_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	uint64_t of_all = ledger_rows[kind].of_all;
+	const struct ledger_row *row = &ledger_rows[kind];
 
 	if (user_is_privileged(uid))
 		return 0;
 	if (ledger_count(fs, uid, kind) >= ledger_limit(fs, kind))
-		return ledger_rows[kind].error;
-	return of_all && atomic_load(&fs->ledger->ordinary[kind]) >= of_all ? -ENFILE : 0;
+		return row->error;
+	return row->limit_of_all &&
+		       atomic_load(&fs->ledger->ordinary[kind]) >= row->limit_of_all(fs)
+		   ? error_of_all(row)
+		   : 0;
 }
 
 bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind)

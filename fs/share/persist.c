@@ -15,6 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "fs/core/limits.h"
 #include "fs/core/worker.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
@@ -29,10 +30,6 @@
 #define PERSIST_VERSION 4
 /* Daemons of this version stored wall-clock seconds. */
 #define PERSIST_VERSION_MIN 3
-
-/* The kernel allocates only the pages that were written. */
-#define CONNECTION_SLOTS (1U << 16)
-#define LEASE_SLOTS	 (1U << 20)
 
 struct connection_slot {
 	_Atomic uint32_t state; /* a listening connection adds its flags to SLOT_FULL */

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
 #include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
+#include "fs/core/caller.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode_attributes.h"
@@ -30,13 +32,27 @@ static void up(void)
 	metadata = fixture.metadata_bytes;
 }
 
+static uint64_t sum_of_ordinary_users(enum ledger_kind kind)
+{
+	struct ledger_account *accounts;
+	uint64_t sum = 0;
+	size_t count;
+
+	ck_assert_int_eq(ledger_list(&fixture, &accounts, &count), 0);
+	for (size_t i = 0; i < count; i++)
+		sum += user_is_privileged(accounts[i].uid) ? 0 : accounts[i].counts[kind];
+	free(accounts);
+	return sum;
+}
+
 static void down(void)
 {
 	ck_assert_int_eq(fixture.metadata_bytes, metadata);
 	for (unsigned i = 0; i < LEDGER_KINDS; i++) {
 		ck_assert_uint_eq(ledger_count(&fixture, A, i), 0);
 		ck_assert_uint_eq(ledger_count(&fixture, B, i), 0);
-		ck_assert_uint_eq(fixture.ledger->ordinary[i], 0);
+		if (ledger_limit_of_all(&fixture, i) != UINT64_MAX)
+			ck_assert_uint_eq(fixture.ledger->ordinary[i], sum_of_ordinary_users(i));
 	}
 	fixture_down();
 }
@@ -147,21 +163,44 @@ START_TEST(metadata_is_left_for_root)
 }
 END_TEST
 
-/* Uids are cheap in a user namespace. */
-START_TEST(many_users_leave_room_for_root)
+/* Uids are cheap in a user namespace: each takes all that it may have, and root still gets some. */
+static void check_room_for_root(enum ledger_kind kind, int refusal)
 {
-	const uint64_t one = 2 << 20; /* all that a user may have; all users: 14 MiB */
+	uint64_t one = ledger_limit(&fixture, kind);
 	uid_t uid = A;
 	int error;
 
-	while (!(error = take(uid, LEDGER_TEXT_BYTES, one)))
+	/* So that the limit in question is the first to be reached. */
+	fixture.metadata_max = INT64_MAX / 2;
+	while (!(error = take(uid, kind, one)))
 		uid++;
-	ck_assert_int_eq(error, -ENFILE);
-	ck_assert_uint_eq(uid - A, 7);
-	ck_assert_int_eq(take(0, LEDGER_TEXT_BYTES, one), 0);
-	ledger_give(&fixture, 0, LEDGER_TEXT_BYTES, one);
+	ck_assert_int_eq(error, refusal);
+	ck_assert_uint_eq(uid - A, ledger_limit_of_all(&fixture, kind) / one);
+	ck_assert_int_eq(take(0, kind, one), 0);
+	ledger_give(&fixture, 0, kind, one);
 	while (uid-- > A)
-		ledger_give(&fixture, uid, LEDGER_TEXT_BYTES, one);
+		ledger_give(&fixture, uid, kind, one);
+}
+
+START_TEST(many_users_leave_room_for_root)
+{
+	check_room_for_root(LEDGER_TEXT_BYTES, -ENFILE);
+	check_room_for_root(LEDGER_CONNECTIONS, -ENFILE);
+	check_room_for_root(LEDGER_PROCESSES, -ENFILE);
+	check_room_for_root(LEDGER_LEASES, -ENFILE);
+	check_room_for_root(LEDGER_DESCRIPTORS, -ENOSPC);
+}
+END_TEST
+
+/* Two users with all memory that they may have leave descriptors for everybody's connections. */
+START_TEST(memory_leaves_descriptors_for_connections)
+{
+	uint64_t memory = ledger_limit_of_all(&fixture, LEDGER_DESCRIPTORS) / LEDGER_DESCRIPTOR;
+	uint64_t others = ledger_limit_of_all(&fixture, LEDGER_CONNECTIONS) +
+			  ledger_limit_of_all(&fixture, LEDGER_PROCESSES);
+
+	ck_assert_uint_le(memory + others,
+			  descriptors_for(DESCRIPTOR_CONNECTION, descriptors_limit()));
 }
 END_TEST
 
@@ -398,6 +437,7 @@ int main(void)
 	tcase_add_test(tcase, metadata_has_a_limit_per_user);
 	tcase_add_test(tcase, metadata_is_left_for_root);
 	tcase_add_test(tcase, many_users_leave_room_for_root);
+	tcase_add_test(tcase, memory_leaves_descriptors_for_connections);
 	tcase_add_test(tcase, a_reader_keeps_its_place);
 	tcase_add_test(tcase, a_viewer_sees_what_is_its_own);
 	tcase_add_test(tcase, sums_follow_the_size);
