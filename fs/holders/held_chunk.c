@@ -44,13 +44,13 @@ void held_file_free(struct holds *holds, struct held_file *file)
 	free(file);
 }
 
-void held_file_settle(struct holds *holds, struct held_file *file, struct held_chunk **ended)
+void held_file_settle(struct fs *fs, struct held_file *file, struct held_chunk **ended)
 {
 	struct held_chunk *chunk;
 
 	while ((chunk = file->chunks) &&
 	       (!file->receipts || file->receipts->sequence > chunk->image.sequence)) {
-		held_chunk_remove(holds, chunk);
+		held_chunk_remove(fs, chunk);
 		DL_APPEND(*ended, chunk);
 	}
 }
@@ -70,26 +70,36 @@ int held_chunk_new(struct holds *holds, struct held_file *file, const struct hel
 	return 0;
 }
 
-void held_chunk_remove(struct holds *holds, struct held_chunk *chunk)
+void held_chunk_remove(struct fs *fs, struct held_chunk *chunk)
 {
-	held_store_remove(holds->store, HELD_CHUNK, chunk->slot);
+	held_store_remove(holds_of(fs)->store, HELD_CHUNK, chunk->slot);
 	DL_DELETE(chunk->file->chunks, chunk);
 	if (chunk->span.chunk)
-		held_chunk_unshelve(holds, chunk);
+		held_chunk_unshelve(fs, chunk);
 }
 
-void held_chunk_shelve(struct holds *holds, struct held_chunk *chunk, const struct span *span)
+bool held_chunk_shelve(struct fs *fs, struct held_chunk *chunk, const struct span *span)
 {
+	struct holds *holds = holds_of(fs);
+	uint64_t descriptors = ledger_span_descriptors(span->bytes);
+
+	if (ledger_take(fs, chunk->image.uid, LEDGER_DESCRIPTORS, descriptors))
+		return false;
+	chunk->descriptors = descriptors;
 	chunk->span = *span;
 	DL_APPEND2(holds->shelf, chunk, shelf_prev, shelf_next);
 	atomic_fetch_add(&holds->n_shelved, 1);
+	return true;
 }
 
-/* The span stays with the chunk. */
-void held_chunk_unshelve(struct holds *holds, struct held_chunk *chunk)
+void held_chunk_unshelve(struct fs *fs, struct held_chunk *chunk)
 {
+	struct holds *holds = holds_of(fs);
+
 	DL_DELETE2(holds->shelf, chunk, shelf_prev, shelf_next);
 	atomic_fetch_sub(&holds->n_shelved, 1);
+	ledger_give(fs, chunk->image.uid, LEDGER_DESCRIPTORS, chunk->descriptors);
+	chunk->descriptors = 0;
 }
 
 struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct held_image *like,
@@ -106,16 +116,19 @@ struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct he
 	return NULL;
 }
 
-#define CHARGES 3
+#define CHARGES 5
 
 /* What the user of a held chunk is charged for. */
-static void charges_of(const struct held_image *image, struct ledger_charge charges[CHARGES])
+static void charges_of(const struct held_chunk *chunk, struct ledger_charge charges[CHARGES])
 {
+	const struct held_image *image = &chunk->image;
 	enum memory_place place = (enum memory_place)image->place;
 
 	charges[0] = (struct ledger_charge){owner_place_kind(place), image->bytes, true};
 	charges[1] = (struct ledger_charge){LEDGER_BYTES, image->bytes, true};
 	charges[2] = (struct ledger_charge){LEDGER_HELD, image->bytes, true};
+	charges[3] = (struct ledger_charge){LEDGER_DESCRIPTORS, chunk->descriptors, true};
+	charges[4] = (struct ledger_charge){LEDGER_HELD_CHUNKS, 1, true};
 }
 
 int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how)
@@ -130,20 +143,22 @@ int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold ho
 		error = quota_add(chunk->dir, (int64_t)image->bytes, 0);
 	if (error)
 		return error;
-	charges_of(image, charges);
+	chunk->descriptors = chunk->span.chunk ? ledger_span_descriptors(image->bytes) : 0;
+	charges_of(chunk, charges);
 	chunk->user_charged = ledger_take_all(fs, image->uid, charges, CHARGES) == 0;
 	return 0;
 }
 
-void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk)
+void held_chunk_uncharge(struct fs *fs, struct held_chunk *chunk)
 {
 	const struct held_image *image = &chunk->image;
 	struct ledger_charge charges[CHARGES];
 
 	quota_force(chunk->dir, -(int64_t)image->bytes, 0);
-	charges_of(image, charges);
+	charges_of(chunk, charges);
 	if (chunk->user_charged)
 		ledger_give_all(fs, image->uid, charges, CHARGES);
+	chunk->descriptors = 0;
 }
 
 /* The memory of a chunk on the shelf is freed here, and the pool counts the chunk no longer. */

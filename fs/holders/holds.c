@@ -48,7 +48,7 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 	held->dir = dir;
 	error = held_chunk_charge(fs, held, how);
 	if (error) {
-		held_chunk_remove(holds, held);
+		held_chunk_remove(fs, held);
 		free(held);
 		return error;
 	}
@@ -97,7 +97,7 @@ static bool chunk_unhold(struct fs *fs, uint64_t ino, const struct chunk *memory
 
 	if (!held)
 		return false;
-	held_chunk_remove(holds, held);
+	held_chunk_remove(fs, held);
 	held_chunk_uncharge(fs, held);
 	DL_APPEND(holds->ended, held);
 	return true;
@@ -131,9 +131,7 @@ static bool holds_shelve(void *owner, struct volume *volume, const struct span *
 	scoped_lock(&holds->lock);
 	struct held_chunk *held = held_find(holds, call->inode->ino, span->chunk);
 
-	if (held)
-		held_chunk_shelve(holds, held, span);
-	return held;
+	return held && held_chunk_shelve(call->fs, held, span);
 }
 
 /* Under the lock. Who had the chunk of one file has the chunk of another. */
@@ -158,7 +156,7 @@ static void shelf_remove(struct fs *fs, struct held_chunk *held)
 	struct holds *holds = holds_of(fs);
 	struct held_file *file = held->file;
 
-	held_chunk_remove(holds, held);
+	held_chunk_remove(fs, held);
 	if (!file->chunks && file->ended)
 		receipts_forget(fs, file);
 	DL_APPEND(holds->ended, held);
@@ -237,9 +235,10 @@ static uint64_t holds_shelved_of(void *owner, const struct volume *volume)
 }
 
 /* Takes a chunk of this place off the shelf, which stays held. */
-static bool shelf_pop(struct holds *holds, const struct volume *volume, enum memory_place place,
+static bool shelf_pop(struct fs *fs, const struct volume *volume, enum memory_place place,
 		      struct span *span)
 {
+	struct holds *holds = holds_of(fs);
 	struct held_chunk *held;
 
 	scoped_lock(&holds->lock);
@@ -251,7 +250,7 @@ static bool shelf_pop(struct holds *holds, const struct volume *volume, enum mem
 	if (!held)
 		return false;
 	*span = held->span;
-	held_chunk_unshelve(holds, held);
+	held_chunk_unshelve(fs, held);
 	held->span.chunk = NULL;
 	return true;
 }
@@ -263,7 +262,7 @@ static bool holds_drop(void *owner, struct volume *volume, enum memory_place pla
 	struct span span;
 	bool dropped = false;
 
-	while (atomic_load(&holds->n_shelved) && shelf_pop(holds, volume, place, &span)) {
+	while (atomic_load(&holds->n_shelved) && shelf_pop(call->fs, volume, place, &span)) {
 		pool_free_span(volume_pool(volume, place), &span);
 		dropped = true;
 	}

@@ -62,6 +62,7 @@ struct held_chunk {
 	struct inode *dir;	    /* is charged for the bytes; with a reference */
 	struct span span;	    /* on the shelf; else chunk is NULL */
 	struct held_image image;
+	uint64_t descriptors; /* charged to image.uid, on the shelf: LEDGER_DESCRIPTORS */
 	uint32_t slot;
 	bool user_charged; /* image.uid is charged */
 };
@@ -91,20 +92,22 @@ struct held_file *held_file_find_or_new(struct holds *holds, uint64_t ino);
 /* Frees a file without receipts. */
 void held_file_free(struct holds *holds, struct held_file *file);
 /* Moves the chunks that no receipt keeps any more to ended. */
-void held_file_settle(struct holds *holds, struct held_file *file, struct held_chunk **ended);
+void held_file_settle(struct fs *fs, struct held_file *file, struct held_chunk **ended);
 /* A chunk is stored and listed: 0 or -ENOMEM. */
 int held_chunk_new(struct holds *holds, struct held_file *file, const struct held_image *image,
 		   struct held_chunk **made);
 /* Takes the chunk out of all lists and of the store. */
-void held_chunk_remove(struct holds *holds, struct held_chunk *chunk);
-void held_chunk_shelve(struct holds *holds, struct held_chunk *chunk, const struct span *span);
-void held_chunk_unshelve(struct holds *holds, struct held_chunk *chunk);
+void held_chunk_remove(struct fs *fs, struct held_chunk *chunk);
+/* False: the user may have no more descriptors. */
+bool held_chunk_shelve(struct fs *fs, struct held_chunk *chunk, const struct span *span);
+/* The span stays with the chunk. */
+void held_chunk_unshelve(struct fs *fs, struct held_chunk *chunk);
 struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct held_image *like,
 				      const struct volume *volume);
 /* Topology is held. Adds the charges of a chunk, whatever the owner's limits are: 0, or -EDQUOT.
  * Ends the charges. */
 int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how);
-void held_chunk_uncharge(struct fs *fs, const struct held_chunk *chunk);
+void held_chunk_uncharge(struct fs *fs, struct held_chunk *chunk);
 /* Not under the lock. Ends the charges of removed chunks, freeing memory on the shelf.
  * held_chunks_free frees the list, under no lock. */
 void held_chunks_end(struct fs *fs, struct held_chunk *ended);

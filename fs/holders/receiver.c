@@ -72,13 +72,11 @@ void receipts_forget(struct fs *fs, struct held_file *file)
 /* The receiver has none of the memory any more. */
 static void receiver_settle(struct fs *fs, struct receiver *receiver, struct held_chunk **ended)
 {
-	struct holds *holds = holds_of(fs);
-
 	while (receiver->receipts) {
 		struct held_file *file = receiver->receipts->file;
 
 		receipt_free(fs, receiver->receipts);
-		held_file_settle(holds, file, ended);
+		held_file_settle(fs, file, ended);
 		if (!file->chunks && (!file->receipts || file->ended))
 			receipts_forget(fs, file);
 	}

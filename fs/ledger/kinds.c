@@ -62,6 +62,12 @@ static uint64_t leases_limit(const struct fs *fs)
 	return fs->options.user_leases;
 }
 
+static uint64_t held_chunks_of_all(const struct fs *fs)
+{
+	(void)fs;
+	return slots_for_users(HELD_SLOTS);
+}
+
 /* Each chunk or object costs a descriptor, and a second descriptor if a keeper has a copy. */
 static uint64_t memory_of_all(const struct fs *fs)
 {
@@ -186,6 +192,13 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
     [LEDGER_HELD] = {.key = "held_bytes",
 		     .name = "bytes that files gave up and processes have",
 		     .unlimited = true},
+    [LEDGER_HELD_CHUNKS] = {.key = "held_chunks",
+			    .name = "chunks that files gave up and processes have",
+			    .remedy = "",
+			    .error = -EMFILE,
+			    .of_one = HELD_SLOTS / SLOTS_FOR_ROOT,
+			    .limit_of_all = held_chunks_of_all,
+			    .cost = 256},
 };
 
 uint64_t ledger_limit(const struct fs *fs, enum ledger_kind kind)

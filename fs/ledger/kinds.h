@@ -25,7 +25,8 @@ enum ledger_kind {
 	LEDGER_GPU,	    /* bytes in PLACE_GPU; the other places follow in order */
 	LEDGER_SPILL_HOST,
 	LEDGER_SPILL_DISK,
-	LEDGER_HELD, /* bytes of these that files gave up and processes may still have */
+	LEDGER_HELD,	    /* bytes of these that files gave up and processes may still have */
+	LEDGER_HELD_CHUNKS, /* the number of chunks of these */
 	LEDGER_KINDS
 };
 

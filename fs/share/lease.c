@@ -420,12 +420,15 @@ static int lease_resume(struct share *share, struct share_connection *connection
 	return error == -EPERM ? lease_grant(share, connection, params) : error;
 }
 
-/* Checked before memory is allocated and copied. */
-static int lease_check_limits(struct share *share, const struct share_connection *connection)
+/* Checked before memory is allocated and copied. Chunks that processes keep are charged whatever
+ * the limits are, to the owner of the file: so the owner's files are leased no more. */
+static int lease_check_limits(struct share *share, const struct share_connection *connection,
+			      const struct inode *inode)
 {
 	if (connection->leases && HASH_COUNT(connection->leases) >= GPUMEM_LEASES_MAX)
 		return -EMFILE;
-	return ledger_check(share->fs, connection->uid, LEDGER_LEASES);
+	return ledger_check(share->fs, connection->uid, LEDGER_LEASES)
+		   ?: ledger_check(share->fs, atomic_load(&inode->uid), LEDGER_HELD_CHUNKS);
 }
 
 int share_lease(struct share *share, struct share_connection *connection,
@@ -446,7 +449,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 	/* The user's leases of ended connections may still wait for their end in the queue. */
 	if (wait == FILE_NO_WAIT && ledger_is_reached(share->fs, connection->uid, LEDGER_LEASES))
 		return -EINPROGRESS;
-	int error = lease_check_limits(share, connection);
+	int error = lease_check_limits(share, connection, ask->inode);
 
 	return error ? error : lease_grant(share, connection, &params);
 }

@@ -96,6 +96,10 @@ static inline void recount_held(const struct held_chunk *chunk, void *context)
 	counts_of(context, chunk->image.uid)[owner_place_kind(place)] += chunk->image.bytes;
 	counts_of(context, chunk->image.uid)[LEDGER_HELD] += chunk->image.bytes;
 	counts_of(context, chunk->image.uid)[LEDGER_BYTES] += chunk->image.bytes;
+	counts_of(context, chunk->image.uid)[LEDGER_HELD_CHUNKS]++;
+	/* On the shelf the daemon has the chunk. */
+	if (chunk->span.chunk)
+		counts_of(context, chunk->image.uid)[LEDGER_DESCRIPTORS] += LEDGER_DESCRIPTOR;
 }
 
 static inline void recount_device(struct inode *inode, struct recount *sum)
@@ -204,8 +208,8 @@ static inline void recount_budget(struct fs *fs, enum memory_place place)
 static inline void recount_user(const struct ledger_account *account, struct recount *sum)
 {
 	static const enum ledger_kind of_inodes[] = {
-	    LEDGER_METADATA, LEDGER_HOST_FILES, LEDGER_DESCRIPTORS, LEDGER_BYTES,
-	    LEDGER_GPU,	     LEDGER_SPILL_HOST, LEDGER_SPILL_DISK,  LEDGER_HELD};
+	    LEDGER_METADATA,   LEDGER_HOST_FILES, LEDGER_DESCRIPTORS, LEDGER_BYTES,	 LEDGER_GPU,
+	    LEDGER_SPILL_HOST, LEDGER_SPILL_DISK, LEDGER_HELD,	      LEDGER_HELD_CHUNKS};
 	uint64_t *counts = counts_of(sum, account->uid), others = 0;
 
 	for (unsigned kind = 0; kind < LEDGER_KINDS; kind++)

@@ -13,6 +13,7 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/internal.h"
 #include "fs/keeper/ipc.h"
+#include "fs/ledger/ledger.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -237,7 +238,9 @@ START_TEST(a_released_chunk_is_taken_again)
 	file_remove("a", inode);
 	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
 	ck_assert_uint_eq(counted(), BYTES);
+	ck_assert_uint_eq(ledger_count(&fixture, 1, LEDGER_DESCRIPTORS), LEDGER_DESCRIPTOR);
 	inode = file_given("b", &peer);
+	ck_assert_uint_eq(ledger_count(&fixture, 1, LEDGER_DESCRIPTORS), LEDGER_DESCRIPTOR);
 	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
 	ck_assert_uint_eq(counted(), BYTES);
 	ck_assert_int_eq(charged(), (int64_t)BYTES);
@@ -246,6 +249,24 @@ START_TEST(a_released_chunk_is_taken_again)
 	peer_end(&peer);
 	ck_assert_uint_eq(counted(), 0);
 	ck_assert_int_eq(charged(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
+/* Who may have no more descriptors loses the chunk to the driver. */
+START_TEST(a_chunk_on_the_shelf_costs_a_descriptor)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	uint64_t limit = ledger_limit(&fixture, LEDGER_DESCRIPTORS);
+
+	ck_assert_int_eq(ledger_restore(&fixture, 1, LEDGER_DESCRIPTORS, limit), 0);
+	file_remove("a", inode);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	ledger_give(&fixture, 1, LEDGER_DESCRIPTORS, limit);
+	ck_assert_uint_eq(ledger_count(&fixture, 1, LEDGER_DESCRIPTORS), 0);
+	peer_end(&peer);
 	receiver_put(&fixture, peer.receiver);
 }
 END_TEST
@@ -498,6 +519,7 @@ int main(void)
 	tcase_add_test(tcase, charged_until_the_last_process_ends);
 	tcase_add_test(tcase, later_processes_keep_no_earlier_chunk);
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
+	tcase_add_test(tcase, a_chunk_on_the_shelf_costs_a_descriptor);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
 	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);

@@ -188,6 +188,7 @@ START_TEST(many_users_leave_room_for_root)
 	check_room_for_root(LEDGER_CONNECTIONS, -ENFILE);
 	check_room_for_root(LEDGER_PROCESSES, -ENFILE);
 	check_room_for_root(LEDGER_LEASES, -ENFILE);
+	check_room_for_root(LEDGER_HELD_CHUNKS, -ENFILE);
 	check_room_for_root(LEDGER_DESCRIPTORS, -ENOSPC);
 }
 END_TEST

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* lease_timeout= goes by the age of a lease, whatever becomes of the machine's clock. The clocks
- * here are this program's: the functions below replace libc's. */
+/* Which leases are refused, and which end: lease_timeout= goes by the age of a lease, whatever
+ * becomes of the machine's clock. The clocks here are this program's: the functions below replace
+ * libc's. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "fs/ledger/ledger.h"
 #include "fs/share/internal.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
@@ -71,17 +73,40 @@ static void sharing_down(void)
 	fixture_down();
 }
 
+static int lease(struct inode *inode)
+{
+	struct share_ask ask = {
+	    .inode = inode, .access = GPUMEM_ACCESS_WRITE, .pid = getpid(), .uid = getuid()};
+
+	return share_lease(&share, &connection, &ask, FILE_MAY_WAIT);
+}
+
 static struct inode *leased(void)
 {
 	ck_assert_int_eq(make_file(gpu(0), "file"), 0);
 	struct inode *inode = at(gpu(0), "file");
-	struct share_ask ask = {
-	    .inode = inode, .access = GPUMEM_ACCESS_WRITE, .pid = getpid(), .uid = getuid()};
 
 	ck_assert_int_eq(write_to(inode, "bytes", 5, 0), 5);
-	ck_assert_int_eq(share_lease(&share, &connection, &ask, FILE_MAY_WAIT), 0);
+	ck_assert_int_eq(lease(inode), 0);
 	return inode;
 }
+
+/* Chunks that processes keep are charged beyond their limit, but then their owner's files go out to
+ * no more processes. */
+START_TEST(who_keeps_too_many_chunks_gets_no_lease)
+{
+	struct inode *inode = leased();
+	uid_t owner = atomic_load(&inode->uid);
+	uint64_t limit = ledger_limit(&fixture, LEDGER_HELD_CHUNKS);
+
+	ck_assert_int_eq(ledger_restore(&fixture, owner, LEDGER_HELD_CHUNKS, limit - 1), 0);
+	ck_assert_int_eq(lease(inode), 0);
+	ck_assert_int_eq(ledger_restore(&fixture, owner, LEDGER_HELD_CHUNKS, 1), 0);
+	ck_assert_int_eq(lease(inode), -EMFILE);
+	ledger_give(&fixture, owner, LEDGER_HELD_CHUNKS, limit);
+	ck_assert_int_eq(lease(inode), 0);
+}
+END_TEST
 
 /* The clocks are set back at once: the test library measures time, too. */
 static bool drop_expired_at(struct inode *inode, time_t wall, time_t monotonic)
@@ -130,9 +155,10 @@ END_TEST
 int main(void)
 {
 	TCase *tests;
-	Suite *suite = unit_suite("age of leases", &tests, 120);
+	Suite *suite = unit_suite("leases", &tests, 120);
 
 	tcase_add_checked_fixture(tests, sharing_up, sharing_down);
+	tcase_add_test(tests, who_keeps_too_many_chunks_gets_no_lease);
 	tcase_add_test(tests, the_wall_clock_ends_no_lease);
 	tcase_add_test(tests, the_wall_clock_keeps_no_lease);
 	tcase_add_test(tests, the_start_is_told_by_the_wall_clock);
