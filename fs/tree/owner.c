@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/tree/owner.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "common/cacheline.h"
@@ -73,6 +74,9 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 	};
 
 	scoped_lock(owner_lock(inode));
+	if (bytes / POOL_BLOCK_MIN > UINT32_MAX - inode->placed[place] ||
+	    descriptors > UINT32_MAX - inode->descriptors)
+		return -EFBIG;
 	int error = ledger_take_all(fs, inode->uid, charges, 2);
 
 	if (error)

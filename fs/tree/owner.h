@@ -29,7 +29,7 @@ void owner_give_metadata(struct fs *fs, struct inode *inode, uint32_t bytes);
 enum ledger_kind owner_place_kind(enum memory_place place);
 
 /* Charges the owner for a span of the file in a place, and for the part of a descriptor that the
- * span costs: 0, -EDQUOT or -ENOMEM. */
+ * span costs: 0, -EDQUOT, -ENOMEM, or -EFBIG (16 TiB of a file in one place). */
 int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes,
 		    enum owner_charge bytes_charge, enum owner_charge descriptors_charge);
 /* bytes: of the whole span, or some blocks of it. */

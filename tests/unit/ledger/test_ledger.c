@@ -16,6 +16,7 @@
 #include "fs/share/lease_list.h"
 #include "fs/share/viewer.h"
 #include "fs/tree/inode_attributes.h"
+#include "fs/tree/owner.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 
@@ -202,6 +203,21 @@ START_TEST(memory_leaves_descriptors_for_connections)
 
 	ck_assert_uint_le(memory + others,
 			  descriptors_for(DESCRIPTOR_CONNECTION, descriptors_limit()));
+}
+END_TEST
+
+/* What is charged for a file has 32 bits in the inode. */
+START_TEST(a_charge_does_not_wrap)
+{
+	struct inode *inode = at(gpu(0), "f");
+	uint64_t half = 1ULL << 43;
+
+	ck_assert_int_eq(
+	    owner_take_span(&fixture, inode, PLACE_DISK, half, OWNER_ALWAYS, OWNER_ALWAYS), 0);
+	ck_assert_int_eq(
+	    owner_take_span(&fixture, inode, PLACE_DISK, half, OWNER_ALWAYS, OWNER_ALWAYS), -EFBIG);
+	owner_give_span(&fixture, inode, PLACE_DISK, half);
+	ck_assert_uint_eq(inode->placed[PLACE_DISK], 0);
 }
 END_TEST
 
@@ -439,6 +455,7 @@ int main(void)
 	tcase_add_test(tcase, metadata_is_left_for_root);
 	tcase_add_test(tcase, many_users_leave_room_for_root);
 	tcase_add_test(tcase, memory_leaves_descriptors_for_connections);
+	tcase_add_test(tcase, a_charge_does_not_wrap);
 	tcase_add_test(tcase, a_reader_keeps_its_place);
 	tcase_add_test(tcase, a_viewer_sees_what_is_its_own);
 	tcase_add_test(tcase, sums_follow_the_size);
