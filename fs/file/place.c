@@ -266,7 +266,8 @@ static int extent_renew(struct file *file, const struct file_call *call, chunk_t
 
 	if (i == extents->count)
 		return 0;
-	if (file_is_held(file) || file_is_missing(file))
+	/* Sharers use whole chunks; blocks are nobody else's. */
+	if ((file_is_held(file) && span_owns_chunk(&extents->at[i].span)) || file_is_missing(file))
 		return -EBUSY;
 	/* The file has as much in the place as before. */
 	own.charge_place = NULL;

@@ -43,7 +43,7 @@ static bool is_sparse(const struct pool_usage *usage)
 	return usage->shared_bytes > usage->block_bytes + usage->block_bytes / HELD_PART + SLACK;
 }
 
-/* -ENOSPC: no room to move to. Files that are leased or in use stay. */
+/* -ENOSPC: no room to move to. Files in use stay, and whole chunks of leased ones. */
 static int inode_compact(struct fs *fs, const struct volume *volume, struct inode *inode,
 			 struct copier *copier)
 {
