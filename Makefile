@@ -148,7 +148,7 @@ $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(UNIT_SUPPORT:%.c=$(OUT)/obj/%.o
 INJECTED := malloc calloc realloc reallocarray aligned_alloc strdup strndup asprintf __asprintf_chk open_memstream free \
 	    mmap memfd_create ftruncate fallocate pwrite sendmsg epoll_create1 epoll_ctl eventfd fopen madvise \
 	    pthread_create fcntl open openat _ck_assert_failed _mark_point session_changed session_page_read session_drop_pages
-$(OUT)/tests/unit/failures/%: ALL_LDFLAGS += $(INJECTED:%=-Wl,--wrap=%)
+$(OUT)/tests/unit/failures/%: ALL_LDFLAGS += $(INJECTED:%=-Wl,--wrap=%) -Wl,--export-dynamic-symbol=standin_refuses
 
 $(OUT)/tests/fuzz/%: $(OUT)/obj/tests/fuzz/%.o $(LIBRARY)
 	$(call say,LINK,$@)

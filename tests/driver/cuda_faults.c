@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Injected faults: "cuMemCreate@5=OUT_OF_MEMORY;device1@10=ECC_UNCORRECTABLE~". */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,9 +154,24 @@ static bool is_fatal(CUresult error)
 	}
 }
 
+/* A program that defines standin_refuses(function) chooses calls that find no memory. */
+typedef bool refuses_function(const char *function);
+
+static refuses_function *program_refuses;
+
+static void program_look_up(void)
+{
+	*(void **)&program_refuses = dlsym(RTLD_DEFAULT, "standin_refuses");
+}
+
 CUresult fault_call(const char *function, int device)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ordered fault = count(function);
+
+	pthread_once(&once, program_look_up);
+	if (program_refuses && program_refuses(function))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (device >= 0 && is_fatal(fault.error))
 		device_fail((unsigned)device, fault.error, fault.passing);

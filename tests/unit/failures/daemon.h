@@ -71,14 +71,30 @@ static inline int places_open(struct fs *fs)
 	return rc;
 }
 
+/* The stand-in for the driver has as many GPUs of this size as the simulated ones. */
+static inline void driver_prepare(const char *options)
+{
+	char size[16] = "";
+
+	ck_assert_int_eq(sscanf(strstr(options, "host_size="), "host_size=%15[^,]", size), 1);
+	setenv("GPUMEM_STANDIN_MEMORY", size, 1);
+}
+
 static inline void options_of(struct fs *fs, const char *options)
 {
-	char *argv[] = {"gpumemfs", "/tmp", "-o", (char *)options, "-o", "log_level=error", NULL};
+	char *argv[] = {"gpumemfs", "/tmp", "-o", (char *)options, "-o", "log_level=error",
+			NULL,	    NULL,   NULL};
 	bool counts = inject_counts;
 
 	inject_counts = false;
+	if (inject.kind == INJECT_DRIVER) {
+		driver_prepare(options);
+		argv[6] = "-o";
+		argv[7] = "backend=cuda";
+	}
 	memset(fs, 0, sizeof(*fs));
-	ck_assert_int_eq(options_parse(6, argv, &fs->options), 0);
+	ck_assert_int_eq(options_parse(inject.kind == INJECT_DRIVER ? 8 : 6, argv, &fs->options),
+			 0);
 	inject_counts = counts;
 }
 

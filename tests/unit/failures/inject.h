@@ -22,9 +22,9 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* The calls that fail: allocations, or system calls; INJECT_KILL: the daemon ends after a store to
- * its journal. */
-enum inject_kind { INJECT_NONE, INJECT_MEMORY, INJECT_SYSTEM, INJECT_KILL };
+/* The calls that fail: allocations, system calls, or calls of the driver; INJECT_KILL: the daemon
+ * ends after a store to its journal. */
+enum inject_kind { INJECT_NONE, INJECT_MEMORY, INJECT_SYSTEM, INJECT_DRIVER, INJECT_KILL };
 
 #define INJECT_FRAMES 32
 
@@ -76,6 +76,22 @@ static inline bool inject_fails(enum inject_kind kind, const char *function)
 	}
 	inject.fired = true;
 	return true;
+}
+
+/* The stand-in for the driver asks for each of its calls. Calls that give something back do not
+ * fail. */
+bool standin_refuses(const char *function);
+bool standin_refuses(const char *function)
+{
+	static const char *const takes[] = {
+	    "cuMemCreate", "cuMemAddressReserve", "cuMemMap",	   "cuMemSetAccess",
+	    "cuMemExport", "cuMemImport",	  "cuMemHost",	   "cuMemcpy",
+	    "cuMemsetD",   "cuStreamCreate",	  "cuEventCreate", "cuDevicePrimaryCtxRetain"};
+
+	for (unsigned i = 0; i < sizeof(takes) / sizeof(takes[0]); i++)
+		if (!strncmp(function, takes[i], strlen(takes[i])) && !strstr(function, "Unreg"))
+			return inject_fails(INJECT_DRIVER, function);
+	return false;
 }
 
 #define BLOCKS_MAX (1U << 17) /* a power of two, far above the blocks of a scenario */

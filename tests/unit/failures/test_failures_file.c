@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Bytes of files in gpuN/ and host/, while an allocation or system call fails. */
+/* Bytes of files in gpuN/ and host/, while an allocation, a system call or a call of the driver fails. */
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
 
@@ -88,5 +88,5 @@ static void bytes(void)
 
 int main(void)
 {
-	return failures_main("failures of bytes", bytes);
+	return failures_main("failures of bytes", bytes, true);
 }

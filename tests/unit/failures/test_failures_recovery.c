@@ -91,5 +91,5 @@ static void takeover(void)
 
 int main(void)
 {
-	return failures_main("failures of a takeover", takeover);
+	return failures_main("failures of a takeover", takeover, false);
 }

@@ -180,5 +180,5 @@ static void leases(void)
 
 int main(void)
 {
-	return failures_main("failures of sharing", leases);
+	return failures_main("failures of sharing", leases, true);
 }

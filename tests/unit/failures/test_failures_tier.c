@@ -93,5 +93,5 @@ static void tiers(void)
 
 int main(void)
 {
-	return failures_main("failures of tiers", tiers);
+	return failures_main("failures of tiers", tiers, true);
 }

@@ -78,5 +78,5 @@ static void names(void)
 
 int main(void)
 {
-	return failures_main("failures of names and attributes", names);
+	return failures_main("failures of names and attributes", names, false);
 }
