@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "fs/file/export.h"
+#include "fs/file/internal.h"
 #include "fs/holders/holds.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/internal.h"
@@ -351,6 +352,28 @@ START_TEST(a_chunk_that_is_refused_stays_as_it_was)
 }
 END_TEST
 
+/* A process that uses a file goes on with the file's memory, as with a mapping elsewhere. */
+START_TEST(a_leased_file_keeps_its_memory)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	const struct chunk *before = inode->file->extents.at[0].span.chunk;
+	struct inode_call call;
+
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_lease(inode->file, &call.call, FILE_SHARE_WRITE, FILE_MAY_WAIT),
+			 FILE_LEASE_HOLDS);
+	ck_assert_int_eq(file_renew(inode->file, &call.call), 0);
+	ck_assert_ptr_eq(inode->file->extents.at[0].span.chunk, before);
+	file_unlease(inode->file, 1);
+	ck_assert_int_eq(file_renew(inode->file, &call.call), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	file_remove("a", inode);
+	peer_end(&peer);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 /* A process gets more memory each time the file gets other memory, but not beyond the quota. */
 static void check_quota(int (*rewrite)(struct inode *inode, struct inode_call *call))
 {
@@ -522,6 +545,7 @@ int main(void)
 	tcase_add_test(tcase, a_chunk_on_the_shelf_costs_a_descriptor);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
+	tcase_add_test(tcase, a_leased_file_keeps_its_memory);
 	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);
 	tcase_add_test(tcase, a_quota_binds_page_size);
 	tcase_add_test(tcase, the_next_daemon_counts);
