@@ -98,8 +98,12 @@ static inline void recount_held(const struct held_chunk *chunk, void *context)
 	counts_of(context, chunk->image.uid)[LEDGER_BYTES] += chunk->image.bytes;
 	counts_of(context, chunk->image.uid)[LEDGER_HELD_CHUNKS]++;
 	/* On the shelf the daemon has the chunk. */
-	if (chunk->span.chunk)
-		counts_of(context, chunk->image.uid)[LEDGER_DESCRIPTORS] += LEDGER_DESCRIPTOR;
+	if (chunk->span.chunk) {
+		struct recount *sum = context;
+
+		sum->spans[chunk->volume->index][place] += chunk->span.bytes;
+		counts_of(sum, chunk->image.uid)[LEDGER_DESCRIPTORS] += LEDGER_DESCRIPTOR;
+	}
 }
 
 static inline void recount_device(struct inode *inode, struct recount *sum)
