@@ -52,6 +52,16 @@ uint32_t extents_find_where(const struct extents *extents, uint64_t offset,
 	return i;
 }
 
+struct extents extents_range(const struct extents *extents, uint64_t from, uint64_t to)
+{
+	uint32_t first = extents_find(extents, from), past = first;
+
+	while (past < extents->count && extents->at[past].offset < to)
+		past++;
+	return (struct extents){.at = extents->at ? extents->at + first : NULL,
+				.count = past - first};
+}
+
 int extents_insert(struct extents *extents, const struct extent *extent)
 {
 	int rc = extents_reserve(extents, 1);

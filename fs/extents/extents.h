@@ -67,6 +67,9 @@ uint32_t extents_find(const struct extents *extents, uint64_t offset);
 uint32_t extents_find_where(const struct extents *extents, uint64_t offset,
 			    bool (*is_so)(const struct chunk *chunk));
 
+/* The extents that overlap [from, to), in the same array: until the vector changes. */
+struct extents extents_range(const struct extents *extents, uint64_t from, uint64_t to);
+
 /* extent must not overlap the extents in the vector. 0 or -ENOMEM. */
 int extents_insert(struct extents *extents, const struct extent *extent);
 void extents_remove(struct extents *extents, uint32_t index);

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 
-#include "fs/file/export.h"
-
 /* Blocks of a shared chunk are never handed out. */
 static bool span_is_out(const struct span *span)
 {
@@ -69,8 +67,8 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 	uint32_t kept = 0;
 
 	/* After device_hold has read the owner: a change of the owner sets FILE_UNCLEAN first. */
-	if (!call->holds || file_is_unclean(file) || atomic_load(&file->leases) ||
-	    atomic_load(&file->loose))
+	if (!call->holds || (atomic_load(&file->leased) & FILE_UNCLEAN) ||
+	    atomic_load(&file->leases) || atomic_load(&file->loose))
 		return;
 	EXTENTS_FOREACH (extent, extents)
 		if (!span_is_held(&extent->span) ||
@@ -101,19 +99,16 @@ int span_take_shelved(struct volume *volume, const struct file_call *call, enum 
 		      struct span *span)
 {
 	int64_t charged = charge == ALLOCATION_CHARGED ? (int64_t)bytes : 0;
-	struct span taken;
 
 	if (!call->holds || !call->charge_place || bytes < CHUNK_ALIGN)
 		return -ENOENT;
-	int rc = call->holds->take(call, volume, place, bytes, charged, &taken);
+	int rc = call->holds->take(call, volume, place, bytes, charged, span);
 
 	if (rc < 0)
 		return rc;
 	if (fill == POOL_ZEROED)
-		rc = device_wait(call, copy_zero(call->copier, &taken, 0, bytes));
+		rc = device_wait(call, copy_zero(call->copier, span, 0, bytes));
 	if (rc < 0)
-		span_untake(volume, call, &taken, charged);
-	else
-		*span = taken;
+		span_untake(volume, call, span, charged);
 	return rc;
 }

@@ -5,38 +5,13 @@
 
 #include <errno.h>
 
+#include "fs/extents/extents_copy.h"
 #include "fs/file/record.h"
-
-static int extent_fill(const struct file_call *call, const struct extent *fresh,
-		       const struct extents *from)
-{
-	struct extents_walk walk = extents_walk(from, fresh->offset, extent_end(fresh));
-	struct segment segment;
-	int rc = 0;
-
-	while (rc == 0 && extents_next(&walk, &segment)) {
-		uint64_t into = segment.offset - fresh->offset;
-
-		if (segment.span)
-			rc = copy_across(call->copier, &fresh->span, into, segment.span,
-					 segment.into, segment.bytes);
-		else
-			rc = copy_zero(call->copier, &fresh->span, into, segment.bytes);
-	}
-	return rc;
-}
 
 int device_fill(const struct file_call *call, const struct extents *fresh,
 		const struct extents *from)
 {
-	int rc = 0;
-
-	EXTENTS_FOREACH (extent, fresh) {
-		rc = extent_fill(call, extent, from);
-		if (rc < 0)
-			break;
-	}
-	return device_wait(call, rc);
+	return device_wait(call, extents_fill(call->copier, fresh, from));
 }
 
 static int ranges_alloc(struct allocation *allocation, const struct device_range kept[2],

@@ -105,16 +105,6 @@ static bool shelves_moved(const struct volume *volume, enum memory_place to)
 	return to == PLACE_GPU || pool_limits(volume->pool).size < volume->device->total;
 }
 
-/* Whole extents. */
-static struct extents run_extents(const struct file *file, const struct device_range *run)
-{
-	uint32_t first = extents_find(&file->extents, run->from), past = first;
-
-	while (past < file->extents.count && file->extents.at[past].offset < run->to)
-		past++;
-	return (struct extents){.at = file->extents.at + first, .count = past - first};
-}
-
 /* A copy of the run in the place. */
 static int run_copy(struct file *file, const struct file_call *call, enum memory_place place,
 		    const struct device_range *run, struct extents *fresh)
@@ -135,7 +125,7 @@ static int run_copy(struct file *file, const struct file_call *call, enum memory
 static int run_cut(struct file *file, const struct file_call *call, const struct device_range *run,
 		   struct extents *old, bool *over_quota)
 {
-	struct extents kept = run_extents(file, run);
+	struct extents kept = extents_range(&file->extents, run->from, run->to);
 	int rc = device_hold_replaced(call, file_volume(file), &kept);
 
 	*over_quota = rc == -EDQUOT;
