@@ -31,15 +31,6 @@
  * compaction writes the other half. */
 #define METADATA_COPIES 4
 
-/* Slots in memory that outlives the daemon: of connections and leases (fs/share/persist.c), of
- * processes with memory, of the files that they received and of chunks that files gave up
- * (fs/holders/held_store.c). The kernel allocates only the pages that were written. */
-#define CONNECTION_SLOTS (1U << 16)
-#define LEASE_SLOTS	 (1U << 20)
-#define PROCESS_SLOTS	 (1U << 16)
-#define RECEIPT_SLOTS	 (1U << 22)
-#define HELD_SLOTS	 (1U << 20)
-
 /* Why a place has no room: for any file, or for the files of one owner (user_spill). */
 enum place_short { PLACE_IS_FULL, PLACE_OWNER_LIMIT };
 

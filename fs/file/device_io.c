@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/file/export.h"
-
 _Static_assert((int)COPYING_AUTO == (int)COPY_AUTO && (int)COPYING_BAR == (int)COPY_BAR &&
 		   (int)COPYING_DMA == (int)COPY_DMA,
 	       "the attribute's values are the copy paths");
@@ -128,7 +126,7 @@ int device_zero_end(struct file *file, const struct file_call *call, uint64_t to
 {
 	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
 
-	if (to <= size || !file_was_leased(file) || !file_zeroes_end(file))
+	if (to <= size || !(atomic_load(&file->leased) & FILE_LEASED) || !file_zeroes_end(file))
 		return 0;
 	return device_zero_now(&file->extents, call, size, to < end ? to : end);
 }

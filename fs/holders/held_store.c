@@ -6,12 +6,20 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "fs/core/limits.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
+#include "fs/ledger/kinds.h"
 
 #define HELD_MAGIC   0x48465047u /* "GPFH" */
 #define HELD_VERSION 1
+
+/* The kernel allocates only the pages that were written. */
+#define RECEIPT_SLOTS (1U << 22)
+#define CHUNK_SLOTS   (1U << 20)
+
+_Static_assert(LEDGER_CONNECTIONS_OF_ALL < HELD_PROCESSES &&
+		   LEDGER_HELD_CHUNKS_OF_ALL < CHUNK_SLOTS,
+	       "slots are left for root");
 
 struct process_slot {
 	_Atomic uint32_t state;
@@ -33,9 +41,9 @@ struct held_layout {
 	struct region_head head;
 	_Atomic uint32_t ends[HELD_KINDS];
 	uint32_t reserved;
-	struct process_slot processes[PROCESS_SLOTS];
+	struct process_slot processes[HELD_PROCESSES];
 	struct receipt_slot receipts[RECEIPT_SLOTS];
-	struct chunk_slot chunks[HELD_SLOTS];
+	struct chunk_slot chunks[CHUNK_SLOTS];
 };
 
 struct held_store {

@@ -36,6 +36,9 @@ struct held_image {
 	uint32_t place, uid;
 };
 
+/* How many processes may be stored. */
+#define HELD_PROCESSES (1U << 16)
+
 /* Maps the memory of an earlier daemon, or makes new memory: 0, with NULL where there is no keeper,
  * or -errno. */
 int held_store_open(struct fdstore *fdstore, struct held_store **store);

@@ -14,7 +14,6 @@
 
 #include "common/cleanup.h"
 #include "common/descriptors.h"
-#include "fs/core/limits.h"
 #include "fs/holders/internal.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/ledger.h"
@@ -413,7 +412,7 @@ static int receipt_by_sequence(const struct receipt *a, const struct receipt *b)
 int receivers_restore(struct fs *fs)
 {
 	struct holds *holds = holds_of(fs);
-	AUTO_FREE struct receiver **by_slot = calloc(PROCESS_SLOTS, sizeof(struct receiver *));
+	AUTO_FREE struct receiver **by_slot = calloc(HELD_PROCESSES, sizeof(struct receiver *));
 	const void *stored;
 	uint32_t slot = 0;
 
@@ -429,7 +428,7 @@ int receivers_restore(struct fs *fs)
 		uint32_t process = ((const struct held_receipt *)stored)->process;
 
 		if (!receipt_restore(fs, stored, slot - 1,
-				     process < PROCESS_SLOTS ? by_slot[process] : NULL))
+				     process < HELD_PROCESSES ? by_slot[process] : NULL))
 			held_store_remove(holds->store, HELD_RECEIPT, slot - 1);
 	}
 	for (struct held_file *file = holds->by_ino; file; file = file->hh.next)

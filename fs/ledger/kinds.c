@@ -7,7 +7,6 @@
 #include "common/descriptors.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
-#include "fs/core/limits.h"
 
 /* A user may have one part in this many of the daemon's memory for metadata. */
 #define METADATA_USERS 16
@@ -20,8 +19,8 @@
 #define ALL_TEXT_BYTES (14U << 20)
 /* Connections, and processes with memory, each take at most one in this many descriptors. */
 #define CONNECTION_PART 8
-/* One slot in this many, of those that outlive the daemon, is left. */
-#define SLOTS_FOR_ROOT 16
+/* Of the held chunks of all, a single user may have one in this many. */
+#define HELD_CHUNKS_PART 15
 
 static uint64_t text_bytes_of_all(const struct fs *fs)
 {
@@ -29,19 +28,13 @@ static uint64_t text_bytes_of_all(const struct fs *fs)
 	return ALL_TEXT_BYTES;
 }
 
-static uint64_t slots_for_users(uint64_t slots)
-{
-	return slots - slots / SLOTS_FOR_ROOT;
-}
-
-/* Each costs a descriptor, and a slot. */
+/* Each costs a descriptor. */
 static uint64_t connections_of_all(const struct fs *fs)
 {
 	uint64_t part = descriptors_limit() / CONNECTION_PART;
-	uint64_t slots = slots_for_users(PROCESS_SLOTS);
 
 	(void)fs;
-	return part < slots ? part : slots;
+	return part < LEDGER_CONNECTIONS_OF_ALL ? part : LEDGER_CONNECTIONS_OF_ALL;
 }
 
 static uint64_t connections_limit(const struct fs *fs)
@@ -54,7 +47,7 @@ static uint64_t connections_limit(const struct fs *fs)
 static uint64_t leases_of_all(const struct fs *fs)
 {
 	(void)fs;
-	return slots_for_users(LEASE_SLOTS);
+	return LEDGER_LEASES_OF_ALL;
 }
 
 static uint64_t leases_limit(const struct fs *fs)
@@ -65,7 +58,7 @@ static uint64_t leases_limit(const struct fs *fs)
 static uint64_t held_chunks_of_all(const struct fs *fs)
 {
 	(void)fs;
-	return slots_for_users(HELD_SLOTS);
+	return LEDGER_HELD_CHUNKS_OF_ALL;
 }
 
 /* Each chunk or object costs a descriptor, and a second descriptor if a keeper has a copy. */
@@ -196,7 +189,7 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			    .name = "chunks that files gave up and processes have",
 			    .remedy = "",
 			    .error = -EMFILE,
-			    .of_one = HELD_SLOTS / SLOTS_FOR_ROOT,
+			    .of_one = LEDGER_HELD_CHUNKS_OF_ALL / HELD_CHUNKS_PART,
 			    .limit_of_all = held_chunks_of_all,
 			    .cost = 256},
 };

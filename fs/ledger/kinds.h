@@ -30,6 +30,12 @@ enum ledger_kind {
 	LEDGER_KINDS
 };
 
+/* The limits of all ordinary users together where the resource has a slot in memory that outlives
+ * the daemon: fifteen sixteenths of the slots. Processes have the limit of connections. */
+#define LEDGER_CONNECTIONS_OF_ALL (15U << 12)
+#define LEDGER_LEASES_OF_ALL	  (15U << 16)
+#define LEDGER_HELD_CHUNKS_OF_ALL (15U << 16)
+
 /* A chunk costs a descriptor. Blocks of a shared chunk count for their part of the chunk. */
 #define LEDGER_DESCRIPTOR (CHUNK_ALIGN / POOL_BLOCK_MIN)
 static inline uint64_t ledger_span_descriptors(uint64_t span_bytes)

@@ -15,13 +15,13 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "fs/core/limits.h"
 #include "fs/core/worker.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/region.h"
 #include "fs/keeper/slots.h"
+#include "fs/ledger/kinds.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -30,6 +30,13 @@
 #define PERSIST_VERSION 4
 /* Daemons of this version stored wall-clock seconds. */
 #define PERSIST_VERSION_MIN 3
+
+/* The kernel allocates only the pages that were written. */
+#define CONNECTION_SLOTS (1U << 16)
+#define LEASE_SLOTS	 (1U << 20)
+
+_Static_assert(LEDGER_CONNECTIONS_OF_ALL < CONNECTION_SLOTS && LEDGER_LEASES_OF_ALL < LEASE_SLOTS,
+	       "slots are left for root");
 
 struct connection_slot {
 	_Atomic uint32_t state; /* a listening connection adds its flags to SLOT_FULL */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Bytes of files in gpuN/ and host/, while an allocation, a system call or a call of the driver fails. */
+/* Bytes of files in gpuN/ and host/, while an allocation, a system call or a call of the driver
+ * fails. */
 #include "tests/unit/failures/daemon.h"
 #include "tests/unit/failures/requests.h"
 
