@@ -152,9 +152,28 @@ static void lease_file(const struct node *file)
 	TRY(do_lease(file, GPUMEM_ACCESS_READ));
 }
 
+/* This process keeps what the files give up. */
+static void give_up(const struct node *file)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		TRY(do_lease(file, GPUMEM_ACCESS_WRITE));
+		TRY(do_end(lease));
+		TRY(do_chown(file, 4 + i));
+		TRY(do_lease(file, GPUMEM_ACCESS_WRITE));
+		TRY(do_end(lease));
+		TRY(do_set(file, "user.gpumem.page_size", i ? "4K" : "2M"));
+		TRY(do_set(file, "user.gpumem.resident", i ? "gpu" : "host"));
+		TRY(do_lease(file, GPUMEM_ACCESS_WRITE));
+		TRY(do_end(lease));
+		TRY(do_allocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 3 * MIB));
+		TRY(do_resize(file, 5 * MIB));
+		TRY(do_write(file, 4 * MIB, 4096));
+	}
+}
+
 static void leases(void)
 {
-	struct node one = {0}, two = {0}, system = {0};
+	struct node one = {0}, two = {0}, system = {0}, given = {0};
 
 	scenario_up(OPTIONS);
 	TRY(sharing_open());
@@ -164,6 +183,10 @@ static void leases(void)
 	TRY(connection_open());
 	lease_file(&one);
 	lease_file(&system);
+	filled(1, "given", &given);
+	give_up(&given);
+	TRY(do_unlink(gpu(1)->ino, "given"));
+	TRY(do_release(&given));
 	TRY(do_private_copy(&two));
 	TRY(share_listen(&share, connection, GPUMEM_LISTEN_PARK));
 	TRY(do_set(&two, "user.gpumem.share", "trusted"));
