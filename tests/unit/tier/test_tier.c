@@ -312,9 +312,13 @@ END_TEST
 /* A user without memory on a GPU that another user has filled gets a share. */
 START_TEST(newcomers_have_a_share)
 {
-	struct inode *a = filled("a", ALICE, 3), *d;
+	struct inode *a = filled("a", ALICE, 3), *d, *rest = made(0, "rest", ALICE);
+	struct inode_call call;
 
 	filled("b", ALICE, 4), filled("c", ALICE, 5);
+	/* Not a byte is free for Bob. */
+	inode_call_init(&call, &fixture, rest, worker_copier(&fixture));
+	ck_assert_int_eq(file_allocate(rest->file, &call.call, 0, 0, 64 * MIB - 3 * FILE_SIZE), 0);
 	d = made(0, "d", BOB);
 	ck_assert_int_eq(fill(d), FILE_SIZE);
 	ck_assert(has_left(a) && !has_left(d));
