@@ -98,6 +98,10 @@ int span_take_shelved(struct volume *volume, const struct file_call *call, enum 
 		      struct span *span);
 /* Bytes of such chunks. */
 uint64_t device_shelved(const struct file_call *call, const struct volume *volume);
+/* Frees a new span that the file does not use after all, and gives the charge of its place back. A
+ * chunk of a former file is held again. */
+void span_release_unused(struct volume *volume, const struct file_call *call,
+			 const struct span *span);
 
 /* pool_alloc in a place, with the charge of the place. */
 int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
@@ -108,6 +112,9 @@ void device_uncharge_places(const struct file_call *call, const struct extents *
 void span_release(struct volume *volume, const struct span *span);
 /* Frees the memory of extents to the volume without changing the charge, and empties extents. */
 uint64_t device_release(struct volume *volume, struct extents *extents);
+/* The same for the spans of extents, which become empty. Returns the bytes. */
+uint64_t device_release_unused(struct volume *volume, const struct file_call *call,
+			       struct extents *extents);
 /* Removes [from, to) from the file and frees the memory; no whole chunk may lie across a border. */
 int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* Call after the extents changed: adds bytes, which may be negative, to the allocated bytes. */

@@ -166,8 +166,8 @@ void allocation_undo(struct allocation *allocation)
 	EXTENTS_FOREACH (extent, allocation->fresh)
 		extents_remove(allocation->into, extents_find(allocation->into, extent->offset));
 
-	device_uncharge_places(allocation->call, allocation->fresh);
-	uint64_t bytes = device_release(allocation->volume, allocation->fresh);
+	uint64_t bytes =
+	    device_release_unused(allocation->volume, allocation->call, allocation->fresh);
 
 	if (allocation->charge == ALLOCATION_CHARGED)
 		file_charge(allocation->call, -(int64_t)bytes);
@@ -186,6 +186,19 @@ uint64_t device_release(struct volume *volume, struct extents *extents)
 	EXTENTS_FOREACH (extent, extents) {
 		bytes += extent->span.bytes;
 		span_release(volume, &extent->span);
+	}
+	extents_free(extents);
+	return bytes;
+}
+
+uint64_t device_release_unused(struct volume *volume, const struct file_call *call,
+			       struct extents *extents)
+{
+	uint64_t bytes = 0;
+
+	EXTENTS_FOREACH (extent, extents) {
+		bytes += extent->span.bytes;
+		span_release_unused(volume, call, &extent->span);
 	}
 	extents_free(extents);
 	return bytes;

@@ -82,15 +82,13 @@ uint64_t device_shelved(const struct file_call *call, const struct volume *volum
 	return call->holds ? call->holds->shelved(call->quota_owner, volume) : 0;
 }
 
-/* Gives up a span that was taken and cannot be used. */
-static void span_untake(struct volume *volume, const struct file_call *call,
-			const struct span *span, int64_t charged)
+void span_release_unused(struct volume *volume, const struct file_call *call,
+			 const struct span *span)
 {
 	struct extent extent = {.span = *span};
 
 	device_hold(call, volume, &(struct extents){.at = &extent, .count = 1});
 	file_charge_place(call, span->chunk->place, -(int64_t)span->bytes);
-	file_charge(call, -charged);
 	pool_free_span(volume_pool(volume, span->chunk->place), span);
 }
 
@@ -108,7 +106,9 @@ int span_take_shelved(struct volume *volume, const struct file_call *call, enum 
 		return rc;
 	if (fill == POOL_ZEROED)
 		rc = device_wait(call, copy_zero(call->copier, span, 0, bytes));
-	if (rc < 0)
-		span_untake(volume, call, span, charged);
+	if (rc < 0) {
+		span_release_unused(volume, call, span);
+		file_charge(call, -charged);
+	}
 	return rc;
 }

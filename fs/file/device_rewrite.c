@@ -53,8 +53,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	if (rc == 0)
 		rc = device_hold_replaced(call, volume, &from);
 	if (rc < 0) {
-		device_uncharge_places(call, &fresh);
-		device_release(volume, &fresh);
+		device_release_unused(volume, call, &fresh);
 		return rc;
 	}
 

@@ -47,8 +47,7 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 	return 0;
 
 give:
-	device_uncharge_places(call, &fresh);
-	span_release(volume, &extent.span);
+	span_release_unused(volume, call, &extent.span);
 uncharge:
 	file_charge(call, -more);
 	return rc;

@@ -139,9 +139,8 @@ static int move_copy_to_object(struct file_move *move)
 
 static void move_drop_copy(struct file_move *move)
 {
-	device_uncharge_places(&move->call, &move->extents);
 	if (move->to->pool)
-		device_release(move->to, &move->extents);
+		device_release_unused(move->to, &move->call, &move->extents);
 	if (move->copy.id)
 		journal_drop(move->call.journal, FDSTORE_HOST, move->copy.id);
 	if (move->copy.fd >= 0) {

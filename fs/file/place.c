@@ -149,8 +149,7 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 	if (rc == 0)
 		rc = run_cut(file, call, run, &old, over_quota);
 	if (rc < 0) {
-		device_uncharge_places(call, &fresh);
-		device_release(volume, &fresh);
+		device_release_unused(volume, call, &fresh);
 		return rc;
 	}
 	EXTENTS_FOREACH (extent, &fresh)

@@ -352,6 +352,31 @@ START_TEST(a_chunk_that_is_refused_stays_as_it_was)
 }
 END_TEST
 
+/* A file that takes the chunk and does not get the rest gives the chunk up: the process still has
+ * it. */
+START_TEST(a_chunk_of_a_refused_file_stays_charged)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
+	struct inode_call call;
+
+	file_remove("a", inode);
+	atomic_store(&gpu(0)->dir->max_bytes, BYTES);
+	ck_assert_int_eq(tree_create(&fixture, gpu(0), "b", &what, &inode), 0);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, 2 * BYTES), -EDQUOT);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	ck_assert_uint_eq(held(), BYTES);
+	file_remove("b", inode);
+	peer_end(&peer);
+	ck_assert_int_eq(charged(), 0);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 /* A process that uses a file goes on with the file's memory, as with a mapping elsewhere. */
 START_TEST(a_leased_file_keeps_its_memory)
 {
@@ -547,6 +572,7 @@ int main(void)
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
 	tcase_add_test(tcase, a_leased_file_keeps_its_memory);
 	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);
+	tcase_add_test(tcase, a_chunk_of_a_refused_file_stays_charged);
 	tcase_add_test(tcase, a_quota_binds_page_size);
 	tcase_add_test(tcase, the_next_daemon_counts);
 	tcase_add_test(tcase, threads);
