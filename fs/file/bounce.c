@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "common/io.h"
+#include "fs/extents/extents_copy.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/object/host_pin.h"
@@ -78,29 +79,15 @@ static int half_read(int fd, char *to, uint64_t bytes, uint64_t offset)
 
 enum direction { INTO_DEVICE, OUT_OF_DEVICE };
 
+/* A program may have written into a hole of the object after memory was allocated for the object's
+ * data: no memory is there. */
 static int copy_enqueue(const struct file_call *call, enum direction direction, char *memory,
 			enum copy_path path, const struct extents *extents, uint64_t offset,
 			uint64_t bytes)
 {
-	struct extents_walk walk = extents_walk(extents, offset, offset + bytes);
-	struct segment segment;
-	int rc = 0;
-
-	while (rc == 0 && extents_next(&walk, &segment)) {
-		char *at = memory + (segment.offset - offset);
-
-		/* A program wrote into a hole of the object after memory was allocated for the
-		 * object's data. */
-		if (!segment.span)
-			continue;
-		if (direction == INTO_DEVICE)
-			rc = copy_in(call->copier, segment.span, segment.into, at, segment.bytes,
-				     path);
-		else
-			rc = copy_out(call->copier, at, segment.span, segment.into, segment.bytes,
-				      path);
-	}
-	return rc;
+	return direction == INTO_DEVICE
+		   ? extents_in(call->copier, extents, offset, memory, bytes, path)
+		   : extents_out(call->copier, memory, extents, offset, bytes, path);
 }
 
 /* Copies within a single window: 1, 0 if there is no window, or -errno. */

@@ -4,8 +4,9 @@
 #include "fs/file/device.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "fs/extents/extents_copy.h"
 
 _Static_assert((int)COPYING_AUTO == (int)COPY_AUTO && (int)COPYING_BAR == (int)COPY_BAR &&
 		   (int)COPYING_DMA == (int)COPY_DMA,
@@ -31,30 +32,19 @@ void device_raise_size(struct file *file, uint64_t size)
 		;
 }
 
-/* Enqueues copies; holes read as zero. The number of bytes, or -errno. */
+/* Enqueues copies. The number of bytes, or -errno. */
 static ssize_t device_copy_out(struct file *file, struct copier *copier, enum copy_path path,
 			       void *to, size_t bytes, uint64_t offset)
 {
 	uint64_t size = atomic_load(&file->fields->size);
-	int rc = 0;
 
 	if (offset >= size)
 		return 0;
 	if (bytes > size - offset)
 		bytes = size - offset;
 
-	struct extents_walk walk = extents_walk(&file->extents, offset, offset + bytes);
-	struct segment segment;
+	int rc = extents_out(copier, to, &file->extents, offset, bytes, path);
 
-	while (rc == 0 && extents_next(&walk, &segment)) {
-		char *at = (char *)to + (segment.offset - offset);
-
-		if (!segment.span) {
-			memset(at, 0, segment.bytes);
-			continue;
-		}
-		rc = copy_out(copier, at, segment.span, segment.into, segment.bytes, path);
-	}
 	return rc < 0 ? rc : (ssize_t)bytes;
 }
 
@@ -77,21 +67,15 @@ ssize_t device_write(struct file *file, const struct file_call *call, const void
 		     size_t bytes, uint64_t offset, int refused)
 {
 	uint64_t covered = extents_covered(&file->extents, offset, offset + bytes) - offset;
-	int rc = 0;
 
 	if (covered < bytes && !refused)
 		return 0;
 	if (covered == 0)
 		return refused;
 
-	struct extents_walk walk = extents_walk(&file->extents, offset, offset + covered);
-	struct segment segment;
+	int rc = device_wait(call, extents_in(call->copier, &file->extents, offset, from, covered,
+					      device_copy_path(call)));
 
-	while (rc == 0 && extents_next(&walk, &segment))
-		rc = copy_in(call->copier, segment.span, segment.into,
-			     (const char *)from + (segment.offset - offset), segment.bytes,
-			     device_copy_path(call));
-	rc = device_wait(call, rc);
 	if (rc < 0)
 		return rc;
 	device_raise_size(file, offset + covered);
@@ -101,15 +85,7 @@ ssize_t device_write(struct file *file, const struct file_call *call, const void
 int device_zero(const struct extents *extents, const struct file_call *call, uint64_t from,
 		uint64_t to)
 {
-	struct extents_walk walk = extents_walk(extents, from, to);
-	struct segment segment;
-	int rc = 0;
-
-	while (rc == 0 && extents_next(&walk, &segment)) {
-		if (segment.span)
-			rc = copy_zero(call->copier, segment.span, segment.into, segment.bytes);
-	}
-	return rc;
+	return extents_zero(call->copier, extents, from, to);
 }
 
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
