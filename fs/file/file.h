@@ -23,6 +23,7 @@
 #define FILE_SIZE_MAX ((uint64_t)INT64_MAX & ~(CHUNK_ALIGN - 1))
 
 struct ahead_block;
+struct extents;
 struct file;
 struct file_call;
 struct object_stat;
@@ -55,6 +56,8 @@ struct file_holds {
 	 * none), or the error of a charge; then the span stays as it was. */
 	int (*take)(const struct file_call *call, struct volume *volume, enum memory_place place,
 		    uint64_t bytes, int64_t charged, struct span *span);
+	/* A record says that the file has the extents: the spans that take gave are the file's. */
+	void (*recorded)(void *owner, const struct extents *extents);
 	/* Bytes that take may give the owner. */
 	uint64_t (*shelved)(void *owner, const struct volume *volume);
 	/* Frees all such spans in this place: whether there were any. */

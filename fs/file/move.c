@@ -376,10 +376,12 @@ void file_move_end(struct file_move *move, enum file_move_end end)
 {
 	struct file *file = move->file;
 
-	if (end == FILE_MOVE_COMMIT)
+	if (end == FILE_MOVE_COMMIT) {
 		move_commit(move);
-	else
+		file_recorded(&move->call, &file->extents);
+	} else {
 		move_abort(move);
+	}
 	brlock_write_unlock(&file->layout_lock);
 }
 

@@ -68,9 +68,7 @@ void file_record_added(const struct file_call *call, const struct file *file,
 {
 	struct journal_extent few[FEW];
 
-	if (!call->journal)
-		return;
-	for (uint32_t at = 0; at < more->count; at += FEW) {
+	for (uint32_t at = 0; call->journal && at < more->count; at += FEW) {
 		uint32_t n = more->count - at < FEW ? more->count - at : FEW;
 		struct extents some = {.at = more->at + at, .count = n};
 		struct journal_file image = file_image(call, file, n);
@@ -79,6 +77,7 @@ void file_record_added(const struct file_call *call, const struct file *file,
 		extents_to_journal(&some, few);
 		journal_append(call->journal, &piece, 1, NULL);
 	}
+	file_recorded(call, more);
 }
 
 void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
@@ -89,8 +88,8 @@ void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
 	journal_append(call->journal, &piece, 1, NULL);
 }
 
-void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
-			  uint64_t to, const struct extents *fresh)
+static void record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
+			    uint64_t to, const struct extents *fresh)
 {
 	struct journal_extent few[FEW], *extents = few;
 	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
@@ -112,6 +111,13 @@ void file_record_replaced(const struct file_call *call, const struct file *file,
 	journal_append(call->journal, pieces, 2, NULL);
 	if (extents != few)
 		free(extents);
+}
+
+void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
+			  uint64_t to, const struct extents *fresh)
+{
+	record_replaced(call, file, from, to, fresh);
+	file_recorded(call, fresh);
 }
 
 void file_record_object(const struct file_call *call, const struct file *file)

@@ -32,6 +32,13 @@ void file_record_handed_out(struct journal *journal, const uint64_t *chunks, uin
  * layout_lock, shared, and then lock, which callers of file_object hold. */
 void file_record_all(const struct file_call *call, struct file *file, pthread_mutex_t *lock);
 
+/* After a record that the file has the extents; those above call it. */
+static inline void file_recorded(const struct file_call *call, const struct extents *extents)
+{
+	if (call->holds)
+		call->holds->recorded(call->quota_owner, extents);
+}
+
 /* Extents in the journal's format, extents->count of them, in memory that the caller frees. NULL:
  * out of memory, or there are no extents. */
 struct journal_extent *file_record_extents(const struct extents *extents);

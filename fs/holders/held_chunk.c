@@ -70,12 +70,17 @@ int held_chunk_new(struct holds *holds, struct held_file *file, const struct hel
 	return 0;
 }
 
-void held_chunk_remove(struct fs *fs, struct held_chunk *chunk)
+void held_chunk_unlist(struct fs *fs, struct held_chunk *chunk)
 {
-	held_store_remove(holds_of(fs)->store, HELD_CHUNK, chunk->slot);
 	DL_DELETE(chunk->file->chunks, chunk);
 	if (chunk->span.chunk)
 		held_chunk_unshelve(fs, chunk);
+}
+
+void held_chunk_remove(struct fs *fs, struct held_chunk *chunk)
+{
+	held_store_remove(holds_of(fs)->store, HELD_CHUNK, chunk->slot);
+	held_chunk_unlist(fs, chunk);
 }
 
 bool held_chunk_shelve(struct fs *fs, struct held_chunk *chunk, const struct span *span)

@@ -121,6 +121,18 @@ void held_store_remove(struct held_store *store, enum held_kind kind, uint32_t s
 		slot_empty(&store->slots[kind], slot);
 }
 
+void held_store_give(struct held_store *store, uint32_t slot, uint64_t ino, uint64_t sequence)
+{
+	if (!store || slot == SLOT_NONE)
+		return;
+	struct held_image *image = slot_content(&store->slots[HELD_CHUNK], slot);
+
+	/* With the former sequence, receipts of the new file would be too late to keep the chunk.
+	 */
+	__atomic_store_n(&image->sequence, sequence, __ATOMIC_RELEASE);
+	__atomic_store_n(&image->ino, ino, __ATOMIC_RELEASE);
+}
+
 const void *held_store_next(const struct held_store *store, enum held_kind kind, uint32_t *slot)
 {
 	return store ? slot_next(&store->slots[kind], slot) : NULL;

@@ -49,6 +49,9 @@ uint64_t held_store_pidfd_id(uint32_t slot);
 /* The slot of the copy of the kind's struct, or SLOT_NONE. */
 uint32_t held_store_add(struct held_store *store, enum held_kind kind, const void *content);
 void held_store_remove(struct held_store *store, enum held_kind kind, uint32_t slot);
+/* A stored chunk is another file's. A daemon killed amidst leaves a chunk of the former file, which
+ * that file's receipts keep. */
+void held_store_give(struct held_store *store, uint32_t slot, uint64_t ino, uint64_t sequence);
 /* The content of the first full slot from *slot on, or NULL; *slot is then the slot after. */
 const void *held_store_next(const struct held_store *store, enum held_kind kind, uint32_t *slot);
 

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
+#include "fs/extents/extents.h"
 #include "fs/file/export.h"
 #include "fs/holders/internal.h"
 #include "fs/tree/inode.h"
@@ -17,6 +18,20 @@
 
 /* A search for a chunk takes as many steps. */
 #define SHELF_MAX 1024
+
+/* Under the lock. The store need not tell any more who pays for the chunk. */
+static void taken_end(struct holds *holds, const struct chunk *memory)
+{
+	struct held_chunk *held;
+
+	DL_SEARCH_SCALAR(holds->taken, held, memory, memory);
+	if (!held)
+		return;
+	held_store_remove(holds->store, HELD_CHUNK, held->slot);
+	DL_DELETE(holds->taken, held);
+	atomic_fetch_sub(&holds->n_taken, 1);
+	DL_APPEND(holds->ended, held);
+}
 
 /* Under topology and the lock. */
 static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
@@ -71,6 +86,7 @@ static int holds_hold(void *owner, struct volume *volume, const struct span *spa
 	pthread_mutex_lock(&holds->lock);
 	int held = chunk_hold(call->fs, call->inode, volume, span, how);
 
+	taken_end(holds, span->chunk);
 	pthread_mutex_unlock(&holds->lock);
 	brlock_read_unlock(&call->fs->topology, token);
 	return held;
@@ -150,16 +166,19 @@ static int receipts_inherit(struct fs *fs, const struct held_chunk *held, uint64
 	return error;
 }
 
-/* Under the lock. The chunk is no longer charged. */
-static void shelf_remove(struct fs *fs, struct held_chunk *held)
+/* Under the lock. The file is charged for the chunk, and the next daemon will charge who is stored,
+ * until a record says that the file has the chunk. */
+static void shelf_give(struct fs *fs, struct held_chunk *held, uint64_t ino)
 {
 	struct holds *holds = holds_of(fs);
 	struct held_file *file = held->file;
 
-	held_chunk_remove(fs, held);
+	held_chunk_unlist(fs, held);
+	held_store_give(holds->store, held->slot, ino, ++holds->sequence);
+	DL_APPEND(holds->taken, held);
+	atomic_fetch_add(&holds->n_taken, 1);
 	if (!file->chunks && file->ended)
 		receipts_forget(fs, file);
-	DL_APPEND(holds->ended, held);
 }
 
 /* Under topology and the lock. The charges of the chunk end first: a limit must not see the bytes
@@ -182,7 +201,7 @@ static int shelf_take(const struct file_call *call, const struct held_image *lik
 		return error;
 	}
 	*span = held->span;
-	shelf_remove(fs, held);
+	shelf_give(fs, held, inode_call->inode->ino);
 	return 0;
 }
 
@@ -208,6 +227,18 @@ static int holds_take(const struct file_call *call, struct volume *volume, enum 
 	if (!error)
 		atomic_store(&span->chunk->handed_out, CHUNK_HANDED_OUT);
 	return error;
+}
+
+static void holds_recorded(void *owner, const struct extents *extents)
+{
+	struct inode_call *call = owner;
+	struct holds *holds = holds_of(call->fs);
+
+	if (!atomic_load(&holds->n_taken))
+		return;
+	scoped_lock(&holds->lock);
+	EXTENTS_FOREACH (extent, extents)
+		taken_end(holds, extent->span.chunk);
 }
 
 uint64_t holds_shelved(struct fs *fs, uid_t uid, const struct volume *volume)
@@ -390,6 +421,7 @@ int holds_open(struct fs *fs)
 					  .unhold = holds_unhold,
 					  .shelve = holds_shelve,
 					  .take = holds_take,
+					  .recorded = holds_recorded,
 					  .shelved = holds_shelved_of,
 					  .drop = holds_drop,
 					  .forget = holds_forget},
@@ -413,8 +445,9 @@ void holds_end(struct fs *fs)
 	held_store_close(holds->store);
 	holds->store = NULL;
 	receivers_free(fs);
+	DL_CONCAT(holds->ended, holds->taken);
 	held_chunks_free(fs, holds->ended);
-	holds->ended = NULL;
+	holds->ended = holds->taken = NULL;
 }
 
 void holds_close(struct fs *fs)

@@ -76,9 +76,10 @@ struct holds {
 	struct receipt *by_key;
 	struct held_file *by_ino;
 	struct held_chunk *shelf;
+	struct held_chunk *taken; /* off the shelf, still stored: no record says whose they are */
 	struct held_chunk *ended; /* whose references of directories are still to be put */
 	uint64_t sequence;
-	_Atomic uint32_t n_files, n_shelved;
+	_Atomic uint32_t n_files, n_shelved, n_taken;
 };
 
 static inline struct holds *holds_of(const struct fs *fs)
@@ -96,7 +97,9 @@ void held_file_settle(struct fs *fs, struct held_file *file, struct held_chunk *
 /* A chunk is stored and listed: 0 or -ENOMEM. */
 int held_chunk_new(struct holds *holds, struct held_file *file, const struct held_image *image,
 		   struct held_chunk **made);
-/* Takes the chunk out of all lists and of the store. */
+/* Takes the chunk out of the lists of its file and of the shelf. held_chunk_remove: also of the
+ * store. */
+void held_chunk_unlist(struct fs *fs, struct held_chunk *chunk);
 void held_chunk_remove(struct fs *fs, struct held_chunk *chunk);
 /* False: the user may have no more descriptors. */
 bool held_chunk_shelve(struct fs *fs, struct held_chunk *chunk, const struct span *span);

@@ -123,13 +123,20 @@ static void peer_end(struct peer *peer)
 	holds_collect(&fixture);
 }
 
-static struct inode *file_with_memory(const char *name, uid_t uid)
+static struct inode *file_with_no_memory(const char *name, uid_t uid)
 {
 	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid};
-	struct inode_call call;
 	struct inode *inode;
 
 	ck_assert_int_eq(tree_create(&fixture, gpu(0), name, &what, &inode), 0);
+	return inode;
+}
+
+static struct inode *file_with_memory(const char *name, uid_t uid)
+{
+	struct inode *inode = file_with_no_memory(name, uid);
+	struct inode_call call;
+
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, BYTES), 0);
 	return inode;
@@ -358,12 +365,11 @@ START_TEST(a_chunk_of_a_refused_file_stays_charged)
 {
 	struct peer peer = peer_start();
 	struct inode *inode = file_given("a", &peer);
-	struct tree_new what = {.mode = S_IFREG | 0600, .uid = 1};
 	struct inode_call call;
 
 	file_remove("a", inode);
 	atomic_store(&gpu(0)->dir->max_bytes, BYTES);
-	ck_assert_int_eq(tree_create(&fixture, gpu(0), "b", &what, &inode), 0);
+	inode = file_with_no_memory("b", 1);
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	ck_assert_int_eq(file_allocate(inode->file, &call.call, 0, 0, 2 * BYTES), -EDQUOT);
 	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
@@ -512,6 +518,57 @@ START_TEST(the_next_daemon_counts)
 }
 END_TEST
 
+/* A daemon that is killed between a chunk's way off the shelf and the record of it leaves a chunk
+ * that no file has: the next daemon charges for the chunk. */
+START_TEST(the_next_daemon_counts_a_chunk_that_was_taken)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct inode_call call;
+	struct span span;
+
+	file_remove("a", inode);
+	inode = file_with_no_memory("b", 1);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(
+	    call.call.holds->take(&call.call, &fixture.volumes[0], PLACE_GPU, BYTES, 0, &span), 0);
+	ck_assert_uint_eq(held(), 0);
+	receiver_put(&fixture, peer.receiver);
+	pool_free_span(fixture.volumes[0].pool, &span);
+	file_charge_place(&call.call, PLACE_GPU, -(int64_t)BYTES);
+	inode_put(&fixture, inode, 1);
+	fixture_down();
+
+	fs_start();
+	ck_assert_int_eq(holds_restore(&fixture, is_used, NULL), 0);
+	ck_assert_uint_eq(held(), BYTES);
+	ck_assert_int_eq(charged(), (int64_t)BYTES);
+	peer_end(&peer);
+	ck_assert_uint_eq(held(), 0);
+}
+END_TEST
+
+/* With the record the file pays, and the next daemon reads of no other payer. */
+START_TEST(the_next_daemon_counts_a_recorded_chunk_once)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+
+	file_remove("a", inode);
+	inode = file_with_memory("b", 1);
+	ck_assert_uint_eq(held(), 0);
+	receiver_put(&fixture, peer.receiver);
+	inode_put(&fixture, inode, 1);
+	fixture_down();
+
+	fs_start();
+	ck_assert_int_eq(holds_restore(&fixture, is_used, NULL), 0);
+	ck_assert_uint_eq(held(), 0);
+	ck_assert_int_eq(charged(), 0);
+	peer_end(&peer);
+}
+END_TEST
+
 #define ROUNDS 200
 
 static void *files_give_up(void *pointer)
@@ -575,6 +632,8 @@ int main(void)
 	tcase_add_test(tcase, a_chunk_of_a_refused_file_stays_charged);
 	tcase_add_test(tcase, a_quota_binds_page_size);
 	tcase_add_test(tcase, the_next_daemon_counts);
+	tcase_add_test(tcase, the_next_daemon_counts_a_chunk_that_was_taken);
+	tcase_add_test(tcase, the_next_daemon_counts_a_recorded_chunk_once);
 	tcase_add_test(tcase, threads);
 	tcase_add_checked_fixture(spills, up_with_spill, down);
 	tcase_add_test(spills, a_file_that_leaves_frees_its_chunk);
