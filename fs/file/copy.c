@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "fs/extents/extents_copy.h"
 #include "fs/file/device.h"
 #include "fs/file/host.h"
 #include "fs/file/missing.h"
@@ -127,10 +128,10 @@ static int target_alloc(struct copying *copying)
 static int target_zero_around(struct copying *copying)
 {
 	uint64_t end = copying->to_offset + copying->bytes;
-	int rc = device_zero(&copying->fresh, copying->call, 0, copying->to_offset);
+	int rc = extents_zero(copying->call->copier, &copying->fresh, 0, copying->to_offset);
 
 	if (rc == 0)
-		rc = device_zero(&copying->fresh, copying->call, end, UINT64_MAX);
+		rc = extents_zero(copying->call->copier, &copying->fresh, end, UINT64_MAX);
 	/* Wait: in a copy within the same file, the zeroed memory may belong to the source. */
 	return device_wait(copying->call, rc);
 }
@@ -150,7 +151,7 @@ static int copy_hole(struct copying *copying, const struct data_run *run)
 	uint64_t start = target_offset(copying, run->from), end = target_offset(copying, run->to);
 
 	if (file_is_device(copying->to))
-		return device_zero(&copying->to->extents, copying->call, start, end);
+		return extents_zero(copying->call->copier, &copying->to->extents, start, end);
 	return object_punch(atomic_load(&copying->to->fd), start, end);
 }
 

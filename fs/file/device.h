@@ -26,10 +26,7 @@ enum copy_path device_copy_path(const struct file_call *call);
  * uses the host memory. Returns rc, or the error of the wait. */
 int device_wait(const struct file_call *call, int rc);
 
-/* Enqueues zeroes for the memory in [from, to); holes stay holes. */
-int device_zero(const struct extents *extents, const struct file_call *call, uint64_t from,
-		uint64_t to);
-/* As device_zero, complete on return; free of cost if the range has no memory. */
+/* As extents_zero, complete on return; free of cost if the range has no memory. */
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
 		    uint64_t to);
 

@@ -82,18 +82,12 @@ ssize_t device_write(struct file *file, const struct file_call *call, const void
 	return (ssize_t)covered;
 }
 
-int device_zero(const struct extents *extents, const struct file_call *call, uint64_t from,
-		uint64_t to)
-{
-	return extents_zero(call->copier, extents, from, to);
-}
-
 int device_zero_now(const struct extents *extents, const struct file_call *call, uint64_t from,
 		    uint64_t to)
 {
 	if (from >= to || extents_missing(extents, from, to) == to - from)
 		return 0;
-	return device_wait(call, device_zero(extents, call, from, to));
+	return device_wait(call, extents_zero(call->copier, extents, from, to));
 }
 
 /* Only up to the next multiple of CHUNK_ALIGN: stores behind the end are in the last page of a

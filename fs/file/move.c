@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "fs/extents/extents_copy.h"
 #include "fs/file/device.h"
 #include "fs/file/export.h"
 #include "fs/file/host.h"
@@ -77,7 +78,8 @@ static int move_fill_from_object(struct file_move *move)
 		     at = run.to)
 			rc = run.data ? bounce_in(bounce, move->file, run.from, &move->extents,
 						  run.from, run.to - run.from)
-				      : device_zero(&move->extents, &move->call, run.from, run.to);
+				      : extents_zero(move->call.copier, &move->extents, run.from,
+						     run.to);
 	}
 	rc = device_wait(&move->call, rc);
 	bounce_free(bounce);
