@@ -71,7 +71,7 @@ void file_end(struct file *file, const struct file_call *call)
 		journal_drop(call->journal, FDSTORE_HOST, file_object_id(file));
 	if (fd >= 0) {
 		close(fd);
-		file_count_object(call, -1);
+		file_count_object(call, -1, file_tmpfs(file));
 	}
 	free(file_missing(file));
 	brlock_destroy(&file->layout_lock);

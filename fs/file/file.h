@@ -80,9 +80,10 @@ struct file_call {
 	 * NULL: neither is counted. */
 	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes,
 			    bool replaces);
-	/* Counts a descriptor of an object: 1, or -1, which always succeeds. 0 or -ENOSPC. NULL:
-	 * descriptors are not counted. */
-	int (*count_object)(void *quota_owner, int more);
+	/* Counts an object: 1, or -1, which always succeeds. more of 0: its tmpfs is gone, and a
+	 * descriptor of a shared tmpfs is in its place. 0, -ENOSPC or -EDQUOT. NULL: objects are
+	 * not counted. */
+	int (*count_object)(void *quota_owner, int more, enum system_tmpfs tmpfs);
 	/* Takes topology. Called only with FILE_LIMITS_ASK. NULL: no quota is there. */
 	enum file_limits (*find_limits)(void *quota_owner);
 	enum file_limits limits;

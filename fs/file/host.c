@@ -105,7 +105,7 @@ int host_new_object(struct volume *volume, const struct file_call *call, enum sy
 {
 	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
 	struct host_object made = {.tmpfs = SYSTEM_TMPFS_SHARED};
-	int rc = file_count_object(call, 1);
+	int rc = file_count_object(call, 1, tmpfs);
 
 	if (rc < 0)
 		return rc;
@@ -119,11 +119,13 @@ int host_new_object(struct volume *volume, const struct file_call *call, enum sy
 		}
 	}
 	if (rc < 0) {
-		file_count_object(call, -1);
+		file_count_object(call, -1, tmpfs);
 		return rc;
 	}
 	if (tmpfs == SYSTEM_TMPFS_OWN)
 		made.tmpfs = system_object_tmpfs(made.fd);
+	if (made.tmpfs != tmpfs)
+		file_count_object(call, 0, tmpfs);
 	made.shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
 	*object = made;
 	return 0;

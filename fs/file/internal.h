@@ -131,9 +131,9 @@ static inline int file_charge_place(const struct file_call *call, enum memory_pl
 		   : 0;
 }
 
-static inline int file_count_object(const struct file_call *call, int more)
+static inline int file_count_object(const struct file_call *call, int more, enum system_tmpfs tmpfs)
 {
-	return call->count_object ? call->count_object(call->quota_owner, more) : 0;
+	return call->count_object ? call->count_object(call->quota_owner, more, tmpfs) : 0;
 }
 
 /* Call after bytes of the file have changed, under layout_lock. */

@@ -147,7 +147,7 @@ static void move_drop_copy(struct file_move *move)
 		journal_drop(move->call.journal, FDSTORE_HOST, move->copy.id);
 	if (move->copy.fd >= 0) {
 		close(move->copy.fd);
-		file_count_object(&move->call, -1);
+		file_count_object(&move->call, -1, move->copy.tmpfs);
 	}
 }
 
@@ -312,7 +312,7 @@ static void object_install(const struct file_call *call, struct file *file, int 
 	while (dup3(fd, old, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
 		;
 	close(fd);
-	file_count_object(call, -1);
+	file_count_object(call, -1, file_tmpfs(file));
 }
 
 /* Frees the object of a file that moved to a device. A mapping that outlived its handle keeps the
@@ -357,7 +357,6 @@ static void move_commit(struct file_move *move)
 	atomic_store(&file->tail_shift, move->tail_shift);
 	atomic_store(&file->allocated, 0);
 	device_update_accounting(file, (int64_t)move->allocated);
-	atomic_store(&file->bounded, move->copy.tmpfs == SYSTEM_TMPFS_OWN);
 	if (move->copy.fd >= 0) {
 		atomic_store(&file->object_shift, move->copy.shift);
 		object_install(&move->call, file, move->copy.fd);
@@ -366,8 +365,11 @@ static void move_commit(struct file_move *move)
 	atomic_store(&file->handed_out, atomic_load(&file->mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
-	if (move->copy.fd < 0 && atomic_load(&file->fd) >= 0)
+	if (move->copy.fd < 0 && atomic_load(&file->fd) >= 0) {
 		object_replace_by_empty(atomic_load(&file->fd));
+		file_count_object(&move->call, 0, file_tmpfs(file));
+	}
+	atomic_store(&file->bounded, move->copy.tmpfs == SYSTEM_TMPFS_OWN);
 	if (old_object)
 		journal_drop(move->call.journal, FDSTORE_HOST, old_object);
 	if (move->charged < 0)

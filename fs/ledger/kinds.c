@@ -22,6 +22,10 @@
 /* Of the held chunks of all, a single user may have one in this many. */
 #define HELD_CHUNKS_PART 15
 
+/* What the kernel uses for a tmpfs: 6.1 KiB measured on 2 processors, and some bytes for each more.
+ */
+#define TMPFS_COST 8192
+
 static uint64_t text_bytes_of_all(const struct fs *fs)
 {
 	(void)fs;
@@ -159,6 +163,10 @@ const struct ledger_row ledger_rows[LEDGER_KINDS] = {
 			       " (-o user_host_files=, below the daemon's limit of open files)",
 			   .error = -ENOSPC,
 			   .limit = host_files_limit},
+    [LEDGER_HOST_TMPFS] = {.key = "host_tmpfs",
+			   .name = "files of host/ below a quota",
+			   .unlimited = true,
+			   .cost = TMPFS_COST},
     [LEDGER_DESCRIPTORS] = {.key = "descriptors",
 			    .name = "descriptors of chunks and files of host/",
 			    .remedy = " (half of the daemon's limit of open files)",

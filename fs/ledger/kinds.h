@@ -20,6 +20,7 @@ enum ledger_kind {
 	LEDGER_TEXTS,	    /* open files of .gpumem/ */
 	LEDGER_TEXT_BYTES,  /* bytes of these open files */
 	LEDGER_HOST_FILES,  /* files of host/ that have memory */
+	LEDGER_HOST_TMPFS,  /* of these, with a tmpfs of their own: below a quota */
 	LEDGER_DESCRIPTORS, /* of the memory of files, in units of 1 / LEDGER_DESCRIPTOR */
 	LEDGER_BYTES,	    /* of files, in all places and in host/ */
 	LEDGER_GPU,	    /* bytes in PLACE_GPU; the other places follow in order */

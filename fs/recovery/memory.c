@@ -367,7 +367,7 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	if (missing)
 		restore_missing(restore, inode, missing);
 	if (rc == 0 && atomic_load(&file->fd) >= 0)
-		rc = owner_take_object(restore->fs, inode, OWNER_ALWAYS);
+		rc = owner_take_object(restore->fs, inode, file_tmpfs(file), OWNER_ALWAYS);
 	if (rc == 0)
 		rc = file_charge_places(restore, inode);
 	int error = owner_charge_bytes(restore->fs, inode, (int64_t)atomic_load(&file->allocated));

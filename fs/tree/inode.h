@@ -62,6 +62,7 @@ struct inode {
 	uint32_t metadata;			/* bytes charged to uid; owner_locks */
 	uint32_t descriptors; /* of memory, charged to uid: LEDGER_DESCRIPTORS; owner_locks */
 	uint8_t objects;      /* of host/, charged to uid; owner_locks */
+	uint8_t tmpfs;	      /* of these, with a tmpfs of their own */
 	/* Memory in each place, charged to uid: units of POOL_BLOCK_MIN; owner_locks. */
 	uint32_t placed[PLACES];
 	_Atomic uint16_t unseen_leases; /* leases that may store: inode_unseen.h */

@@ -97,24 +97,36 @@ void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place
 	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
 }
 
-int owner_take_object(struct fs *fs, struct inode *inode, enum owner_charge charge)
+int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs,
+		      enum owner_charge charge)
 {
-	bool always = charge == OWNER_ALWAYS;
+	bool always = charge == OWNER_ALWAYS, own = tmpfs == SYSTEM_TMPFS_OWN;
 	const struct ledger_charge charges[] = {{LEDGER_HOST_FILES, 1, always},
+						{LEDGER_HOST_TMPFS, own, always},
 						{LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR, always}};
 
 	scoped_lock(owner_lock(inode));
-	int error = ledger_take_all(fs, inode->uid, charges, 2);
+	int error = ledger_take_all(fs, inode->uid, charges, 3);
 
 	if (error)
 		return error;
 	inode->objects++;
+	inode->tmpfs += own;
 	inode->descriptors += LEDGER_DESCRIPTOR;
 	return 0;
 }
 
-void owner_give_object(struct fs *fs, struct inode *inode)
+void owner_give_tmpfs(struct fs *fs, struct inode *inode)
 {
+	scoped_lock(owner_lock(inode));
+	inode->tmpfs--;
+	ledger_give(fs, inode->uid, LEDGER_HOST_TMPFS, 1);
+}
+
+void owner_give_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs)
+{
+	if (tmpfs == SYSTEM_TMPFS_OWN)
+		owner_give_tmpfs(fs, inode);
 	scoped_lock(owner_lock(inode));
 	inode->objects--;
 	inode->descriptors -= LEDGER_DESCRIPTOR;
@@ -135,7 +147,7 @@ int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes)
 	return 0;
 }
 
-#define CHARGES (4 + PLACES)
+#define CHARGES (5 + PLACES)
 
 /* The owner's lock is held. All that the owner of an inode is charged for. */
 static void charges_of(const struct inode *inode, struct ledger_charge charges[CHARGES])
@@ -144,8 +156,9 @@ static void charges_of(const struct inode *inode, struct ledger_charge charges[C
 	charges[1] = (struct ledger_charge){LEDGER_DESCRIPTORS, inode->descriptors, true};
 	charges[2] = (struct ledger_charge){LEDGER_BYTES, atomic_load(&inode->charged), true};
 	charges[3] = (struct ledger_charge){LEDGER_HOST_FILES, inode->objects, true};
+	charges[4] = (struct ledger_charge){LEDGER_HOST_TMPFS, inode->tmpfs, true};
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
-		charges[4 + place] = (struct ledger_charge){
+		charges[5 + place] = (struct ledger_charge){
 		    owner_place_kind(place), inode->placed[place] * POOL_BLOCK_MIN, true};
 }
 

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "backend/backend.h"
+#include "backend/system/system.h"
 #include "fs/ledger/kinds.h"
 
 struct fs;
@@ -35,9 +36,13 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 /* bytes: of the whole span, or some blocks of it. */
 void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place, uint64_t bytes);
 
-/* Charges the owner for the object of a file of host/: 0, -ENOSPC, -EDQUOT or -ENOMEM. */
-int owner_take_object(struct fs *fs, struct inode *inode, enum owner_charge charge);
-void owner_give_object(struct fs *fs, struct inode *inode);
+/* Charges the owner for the object of a file of host/, and for the object's own tmpfs: 0, -ENOSPC,
+ * -EDQUOT or -ENOMEM. */
+int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs,
+		      enum owner_charge charge);
+void owner_give_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs);
+/* An object without a tmpfs of its own is in place of the object. */
+void owner_give_tmpfs(struct fs *fs, struct inode *inode);
 
 /* Counts bytes, which quota_dir is charged for, for the owner too: 0 or -ENOMEM. Negative bytes
  * always succeed. */

@@ -115,13 +115,16 @@ int quota_charge_span(const struct file_call *call, enum memory_place place, int
 	return error;
 }
 
-int quota_object(void *quota_owner, int more)
+int quota_object(void *quota_owner, int more, enum system_tmpfs tmpfs)
 {
 	struct inode_call *call = quota_owner;
 
 	if (more > 0)
-		return owner_take_object(call->fs, call->inode, OWNER_WITHIN_LIMITS);
-	owner_give_object(call->fs, call->inode);
+		return owner_take_object(call->fs, call->inode, tmpfs, OWNER_WITHIN_LIMITS);
+	if (more < 0)
+		owner_give_object(call->fs, call->inode, tmpfs);
+	else if (tmpfs == SYSTEM_TMPFS_OWN)
+		owner_give_tmpfs(call->fs, call->inode);
 	return 0;
 }
 

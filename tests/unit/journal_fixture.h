@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "backend/disk.h"
+#include "backend/system/bounded.h"
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "fs/file/internal.h"
@@ -122,7 +123,7 @@ static inline void copy_blocks(int copy, const struct stat *st)
 /* Copies the data of shared memory, but not its holes. */
 static inline int copy_of(int fd)
 {
-	int copy = memfd_create("copy", MFD_CLOEXEC);
+	int copy = bounded_is(fd) ? bounded_new("never") : memfd_create("copy", MFD_CLOEXEC);
 	off_t size = lseek(fd, 0, SEEK_END), at = 0, end;
 	char *buffer = malloc(1 << 20);
 	struct stat st;

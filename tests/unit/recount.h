@@ -165,6 +165,8 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 	/* A file that moved to a GPU keeps its object, which is empty then. */
 	ck_assert_uint_eq(inode->objects, inode->file->fd >= 0);
 	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->objects;
+	ck_assert_uint_eq(inode->tmpfs, file_tmpfs(inode->file) == SYSTEM_TMPFS_OWN);
+	counts_of(sum, inode->uid)[LEDGER_HOST_TMPFS] += inode->tmpfs;
 	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += inode->objects * LEDGER_DESCRIPTOR;
 	if (inode->volume->device)
 		recount_device(inode, sum);
@@ -212,8 +214,9 @@ static inline void recount_budget(struct fs *fs, enum memory_place place)
 static inline void recount_user(const struct ledger_account *account, struct recount *sum)
 {
 	static const enum ledger_kind of_inodes[] = {
-	    LEDGER_METADATA,   LEDGER_HOST_FILES, LEDGER_DESCRIPTORS, LEDGER_BYTES,	 LEDGER_GPU,
-	    LEDGER_SPILL_HOST, LEDGER_SPILL_DISK, LEDGER_HELD,	      LEDGER_HELD_CHUNKS};
+	    LEDGER_METADATA, LEDGER_HOST_FILES, LEDGER_HOST_TMPFS, LEDGER_DESCRIPTORS,
+	    LEDGER_BYTES,    LEDGER_GPU,	LEDGER_SPILL_HOST, LEDGER_SPILL_DISK,
+	    LEDGER_HELD,     LEDGER_HELD_CHUNKS};
 	uint64_t *counts = counts_of(sum, account->uid), others = 0;
 
 	for (unsigned kind = 0; kind < LEDGER_KINDS; kind++)
