@@ -11,6 +11,7 @@
 #include "common/cleanup.h"
 #include "fs/extents/extents.h"
 #include "fs/file/export.h"
+#include "fs/file/record.h"
 #include "fs/holders/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
@@ -77,7 +78,7 @@ static int holds_hold(void *owner, struct volume *volume, const struct span *spa
 	struct inode_call *call = owner;
 	struct holds *holds = holds_of(call->fs);
 
-	if (!atomic_load(&holds->n_files))
+	if (!atomic_load(&holds->n_files) && !atomic_load(&holds->n_taken))
 		return 0;
 	if (call->unasked)
 		how = FILE_HOLD_ALWAYS;
@@ -224,9 +225,12 @@ static int holds_take(const struct file_call *call, struct volume *volume, enum 
 
 	pthread_mutex_unlock(&holds->lock);
 	brlock_read_unlock(&fs->topology, token);
-	if (!error)
-		atomic_store(&span->chunk->handed_out, CHUNK_HANDED_OUT);
-	return error;
+	if (error)
+		return error;
+	/* A checkpoint since the chunk's way to the shelf has left the chunk out. */
+	file_record_handed_out(call->journal, &span->chunk->id, 1);
+	atomic_store(&span->chunk->handed_out, CHUNK_HANDED_OUT);
+	return 0;
 }
 
 static void holds_recorded(void *owner, const struct extents *extents)

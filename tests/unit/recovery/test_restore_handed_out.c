@@ -2,8 +2,11 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Memory of which another process may have a descriptor is given to no other file, also by the next
  * daemons; memory that no process has had is kept for the next files. */
+#include <sys/socket.h>
+
 #include "backend/pool.h"
 #include "backend/stock.h"
+#include "fs/holders/holds.h"
 #include "tests/unit/restore_actor.h"
 
 #define FROZEN_MAX 100
@@ -133,6 +136,39 @@ START_TEST(known_to_the_next_daemons)
 	}
 	inode_put(&fixture, given, 1);
 	inode_put(&fixture, kept, 1);
+}
+END_TEST
+
+/* A checkpoint does not record a chunk that no file has: the next file that gets it does. */
+START_TEST(a_chunk_that_waited_for_its_owners_next_file)
+{
+	struct inode *given = file_off_gpu(&fixture, "given", 4 * MIB), *again;
+	struct receiver *receiver;
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	ck_assert_int_eq(receiver_get(&fixture, pair[0], getpid(), 0, &receiver), 0);
+	ck_assert_int_eq(receiver_note(&fixture, receiver, given->ino), 0);
+	file_hand_out(&fixture, given);
+	ck_assert_uint_eq(stocked_by_end(&fixture, "given"), 0);
+	inode_put(&fixture, given, 1);
+	ck_assert_uint_eq(holds_shelved(&fixture, 0, &fixture.volumes[0]), 4 * MIB);
+	checkpoint(&fixture);
+	checkpoint(&fixture);
+	again = file_off_gpu(&fixture, "again", 4 * MIB);
+	ck_assert_uint_eq(holds_shelved(&fixture, 0, &fixture.volumes[0]), 0);
+	freeze(NULL);
+
+	uint64_t seed = hash_seed;
+	struct fs *next = next_up(&frozen[0]);
+
+	ck_assert_uint_eq(stocked_by_end(next, "again"), 0);
+	next_down(next, &frozen[0]);
+	hash_seed = seed;
+	inode_put(&fixture, again, 1);
+	receiver_put(&fixture, receiver);
+	close(pair[0]);
+	close(pair[1]);
 }
 END_TEST
 
@@ -313,6 +349,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_loop_test(tcase, known_to_the_next_daemons, 0, 2);
+	tcase_add_test(tcase, a_chunk_that_waited_for_its_owners_next_file);
 	tcase_add_test(tcase, recorded_before_the_descriptor);
 	tcase_add_test(tcase, journal_of_version_2);
 	tcase_add_test(tcase, raised_within_a_checkpoint);
