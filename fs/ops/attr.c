@@ -9,6 +9,7 @@
 #include "fs/control/nodes.h"
 #include "fs/core/caller.h"
 #include "fs/core/file_time.h"
+#include "fs/file/export.h"
 #include "fs/ledger/ledger.h"
 #include "fs/ops/inode_io.h"
 #include "fs/share/share.h"
@@ -166,13 +167,15 @@ static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attr
 	return 0;
 }
 
-/* Whether a new owner gets the memory of the file from a user who may have the memory mapped. */
+/* Whether a new owner gets the memory of the file from users who may have the memory mapped: what
+ * root alone had is the new owner's alone. */
 static bool gives_memory(const struct op *op, const struct stat *st, int which)
 {
 	uid_t uid = atomic_load(&op->inode->uid);
 
 	return which & FUSE_SET_ATTR_UID && S_ISREG(op->inode->mode) && st->st_uid != uid &&
-	       !user_is_privileged(uid) && file_allocated(op->inode->file);
+	       (!user_is_privileged(uid) || file_is_unclean(op->inode->file)) &&
+	       file_allocated(op->inode->file);
 }
 
 static int memory_renew(struct op *op)
@@ -185,6 +188,7 @@ static int memory_renew(struct op *op)
 	inode_call_init(&call, op->fs, op->inode, copier);
 	/* The former owner must not be able to keep the file. */
 	call.unasked = true;
+	call.overdraft = true;
 	return file_renew(op->inode->file, &call.call);
 }
 
