@@ -93,8 +93,6 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 int span_take_shelved(struct volume *volume, const struct file_call *call, enum memory_place place,
 		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
 		      struct span *span);
-/* Bytes of such chunks. */
-uint64_t device_shelved(const struct file_call *call, const struct volume *volume);
 /* Frees a new span that the file does not use after all, and gives the charge of its place back. A
  * chunk of a former file is held again. */
 void span_release_unused(struct volume *volume, const struct file_call *call,

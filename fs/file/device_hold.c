@@ -24,9 +24,9 @@ static int extents_hold(const struct file_call *call, struct volume *volume,
 			     ? call->holds->hold(call->quota_owner, volume, &extent->span, how)
 			     : 0;
 
-		if (rc < 0)
+		if (rc < 0 && how == FILE_HOLD_WITHIN_QUOTA)
 			return rc;
-		if (rc)
+		if (rc > 0)
 			atomic_store(&extent->span.chunk->handed_out, CHUNK_HELD);
 	}
 	return 0;
@@ -75,11 +75,6 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 		    !call->holds->shelve(call->quota_owner, volume, &extent->span))
 			extents->at[kept++] = *extent;
 	extents->count = kept;
-}
-
-uint64_t device_shelved(const struct file_call *call, const struct volume *volume)
-{
-	return call->holds ? call->holds->shelved(call->quota_owner, volume) : 0;
 }
 
 void span_release_unused(struct volume *volume, const struct file_call *call,

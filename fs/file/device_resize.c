@@ -105,9 +105,11 @@ int device_check_room(const struct file *file, const struct file_call *call, uin
 		      uint64_t to)
 {
 	const struct volume *volume = file_volume(file);
-	uint64_t available = device_shelved(call, volume), more;
+	uint64_t available = 0, more;
 	int rc = 0;
 
+	if (call->holds)
+		available = call->holds->shelved(call->quota_owner, volume);
 	for (enum memory_place place = PLACE_GPU; rc == 0 && place < PLACES;
 	     place = volume_place_below(volume, place)) {
 		rc = pool_available(volume_pool(volume, place), &more);
