@@ -34,6 +34,9 @@ struct placing {
 	unsigned from;
 	enum memory_place to;
 	bool over_quota; /* what processes keep of the extents has no room in a quota */
+	/* Not NULL: extents in chunks that pass this test move within their place instead. */
+	bool (*renews)(const struct chunk *chunk);
+	uint64_t renewed; /* the end of the last such extent */
 };
 
 static struct placing placing_all_to(enum memory_place place)
@@ -196,6 +199,34 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 	return (int64_t)(run.to - run.from);
 }
 
+/* The same for an extent from placing->renewed on in a chunk that is to be renewed: the extent
+ * moves within its place. */
+static int64_t renew_locked(struct file *file, const struct file_call *call,
+			    struct placing *placing)
+{
+	const struct extents *extents = &file->extents;
+	uint32_t i = extents_find_where(extents, placing->renewed, placing->renews);
+	struct file_call own = *call;
+
+	if (i == extents->count)
+		return 0;
+	const struct span *span = &extents->at[i].span;
+
+	/* Sharers use whole chunks; blocks are nobody else's. */
+	if ((file_is_held(file) && span_owns_chunk(span)) || file_is_missing(file))
+		return -EBUSY;
+	/* Blocks cost the same elsewhere, whatever the limits are; a chunk may become several. */
+	if (!span_owns_chunk(span))
+		own.charge_place = NULL;
+	struct device_range run = {extents->at[i].offset, extent_end(&extents->at[i])};
+
+	placing->renewed = run.to;
+	placing->to = span->chunk->place;
+	int rc = run_move(file, &own, placing->to, &run, &placing->over_quota);
+
+	return rc < 0 ? rc : (int64_t)(run.to - run.from);
+}
+
 static bool layout_lock(struct file *file, enum file_wait wait)
 {
 	if (wait == FILE_NO_WAIT && !brlock_write_trylock(&file->layout_lock))
@@ -217,7 +248,8 @@ static int extents_place(struct file *file, const struct file_call *call, struct
 			return -ENOSPC;
 		if (!layout_lock(file, wait))
 			return -EAGAIN;
-		n = place_locked(file, call, placing);
+		n = placing->renews ? renew_locked(file, call, placing)
+				    : place_locked(file, call, placing);
 		brlock_write_unlock(&file->layout_lock);
 		if (n > 0)
 			*moved += (uint64_t)n;
@@ -241,53 +273,11 @@ int file_evict(struct file *file, const struct file_call *call, enum memory_plac
 	return extents_place(file, call, &placing, wait, most, moved);
 }
 
-typedef bool chunk_test(const struct chunk *chunk);
-
-/* 1: an extent behind run->to was in a chunk that passes the test, and has moved within its place;
- * 0: there is none; or -errno. layout_lock is held, exclusive. */
-static int extent_renew(struct file *file, const struct file_call *call, chunk_test *test,
-			struct device_range *run)
-{
-	const struct extents *extents = &file->extents;
-	uint32_t i = extents_find_where(extents, run->to, test);
-	struct file_call own = *call;
-	bool over_quota;
-
-	if (i == extents->count)
-		return 0;
-	/* Sharers use whole chunks; blocks are nobody else's. */
-	if ((file_is_held(file) && span_owns_chunk(&extents->at[i].span)) || file_is_missing(file))
-		return -EBUSY;
-	/* The file has as much in the place as before. */
-	own.charge_place = NULL;
-	*run = (struct device_range){extents->at[i].offset, extent_end(&extents->at[i])};
-	int rc = run_move(file, &own, extents->at[i].span.chunk->place, run, &over_quota);
-
-	return rc < 0 ? rc : 1;
-}
-
-static int extents_renew(struct file *file, const struct file_call *call, chunk_test *test,
-			 enum file_wait wait, uint64_t *moved)
-{
-	struct device_range run = {0};
-	int rc;
-
-	*moved = 0;
-	do {
-		if (journal_room(call->journal))
-			return -ENOSPC;
-		if (!layout_lock(file, wait))
-			return -EAGAIN;
-		rc = extent_renew(file, call, test, &run);
-		brlock_write_unlock(&file->layout_lock);
-		*moved += rc > 0 ? run.to - run.from : 0;
-	} while (rc > 0);
-	return rc;
-}
-
 int file_compact(struct file *file, const struct file_call *call, uint64_t *moved)
 {
-	return extents_renew(file, call, chunk_is_drained, FILE_NO_WAIT, moved);
+	struct placing placing = {.renews = chunk_is_drained};
+
+	return extents_place(file, call, &placing, FILE_NO_WAIT, UINT64_MAX, moved);
 }
 
 static bool chunk_is_out(const struct chunk *chunk)
@@ -297,14 +287,20 @@ static bool chunk_is_out(const struct chunk *chunk)
 
 int file_renew(struct file *file, const struct file_call *call)
 {
-	struct file_call own = *call;
+	struct placing placing = {.renews = chunk_is_out};
 	uint64_t moved;
 	int rc;
 
 	file_set_unclean(file);
 	do {
-		rc = extents_renew(file, &own, chunk_is_out, FILE_MAY_WAIT, &moved);
-	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, CHUNK_ALIGN));
+		placing.renewed = 0;
+		if (worker_is_interrupted())
+			return -EINTR;
+		rc = extents_place(file, call, &placing, FILE_MAY_WAIT, PIECE_BYTES, &moved);
+	} while ((rc == 0 && moved) ||
+		 (rc == -ENOSPC && call->make_room &&
+		  call->make_room(call->quota_owner, file_volume(file), placing.to, PLACE_IS_FULL,
+				  CHUNK_ALIGN, NULL)));
 	return rc == -EBUSY ? 0 : rc;
 }
 

@@ -333,6 +333,27 @@ START_TEST(a_file_is_renewed_for_a_new_owner)
 }
 END_TEST
 
+/* A chunk of a file may become several, each with a descriptor that the file pays for. */
+START_TEST(a_renewed_file_pays_for_all_chunks)
+{
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct inode_call call;
+
+	fixture.volumes[0].max_chunk = BYTES / 2;
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	call.overdraft = call.unasked = true;
+	ck_assert_int_eq(file_renew(inode->file, &call.call), 0);
+	ck_assert_uint_eq(inode->file->extents.count, 2);
+	ck_assert_uint_eq(ledger_count(&fixture, 1, LEDGER_DESCRIPTORS), 2 * LEDGER_DESCRIPTOR);
+	file_remove("a", inode);
+	ck_assert_uint_eq(ledger_count(&fixture, 1, LEDGER_DESCRIPTORS), 0);
+	peer_end(&peer);
+	ck_assert_uint_eq(counted(), 0);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 /* A file whose quota has no room for the chunk does not get it, and is not charged for it. */
 START_TEST(a_chunk_that_is_refused_stays_as_it_was)
 {
@@ -627,6 +648,7 @@ int main(void)
 	tcase_add_test(tcase, a_chunk_on_the_shelf_costs_a_descriptor);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
+	tcase_add_test(tcase, a_renewed_file_pays_for_all_chunks);
 	tcase_add_test(tcase, a_leased_file_keeps_its_memory);
 	tcase_add_test(tcase, a_chunk_that_is_refused_stays_as_it_was);
 	tcase_add_test(tcase, a_chunk_of_a_refused_file_stays_charged);
