@@ -359,10 +359,15 @@ uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
 	uint64_t room = user_is_privileged(uid)
 			    ? UINT64_MAX
 			    : difference(ledger_limit(fs, kind), ledger_count(fs, uid, kind));
-	uint64_t of_all = difference((uint64_t)metadata_most(fs, uid),
-				     (uint64_t)atomic_load(&fs->metadata_bytes));
+	uint64_t of_all = UINT64_MAX;
 
-	return kind == LEDGER_METADATA && of_all < room ? of_all : room;
+	if (kind == LEDGER_METADATA)
+		of_all = difference((uint64_t)metadata_most(fs, uid),
+				    (uint64_t)atomic_load(&fs->metadata_bytes));
+	else if (ledger_rows[kind].limit_of_all && !user_is_privileged(uid))
+		of_all = difference(ledger_rows[kind].limit_of_all(fs),
+				    atomic_load(&fs->ledger->ordinary[kind]));
+	return of_all < room ? of_all : room;
 }
 
 int ledger_list(struct fs *fs, struct ledger_account **list, size_t *count)

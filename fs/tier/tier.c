@@ -48,9 +48,8 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 
 	if (volume_place_below(volume, place) == PLACES)
 		return false;
-	/* A file costs as many descriptors in another place. */
-	if (why == PLACE_OWNER_LIMIT &&
-	    ledger_room(requester->fs, uid, LEDGER_DESCRIPTORS) < LEDGER_DESCRIPTOR)
+	/* A file costs as many descriptors in another place: what lacks is not memory. */
+	if (ledger_room(requester->fs, uid, LEDGER_DESCRIPTORS) < LEDGER_DESCRIPTOR)
 		return false;
 	struct eviction eviction = {
 	    .fs = requester->fs,

@@ -176,6 +176,7 @@ static void check_room_for_root(enum ledger_kind kind, int refusal)
 	while (!(error = take(uid, kind, one)))
 		uid++;
 	ck_assert_int_eq(error, refusal);
+	ck_assert_uint_lt(ledger_room(&fixture, uid, kind), one);
 	ck_assert_uint_eq(uid - A, ledger_limit_of_all(&fixture, kind) / one);
 	ck_assert_int_eq(take(0, kind, one), 0);
 	ledger_give(&fixture, 0, kind, one);
