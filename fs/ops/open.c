@@ -130,6 +130,7 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (!inode->opens && !info->keep_cache)
 		inode_pages_clear(inode);
 	inode->opens++;
+	inode->direct |= (info->flags & O_DIRECT) != 0;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */
 	inode_may_drop(op->fs, inode);
@@ -154,6 +155,9 @@ static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
 		file_unpromise(inode->file);
 		host_out_update_accounting(op->fs, inode);
 	}
+	/* The kernel asks for st_blksize again. */
+	if (!error && info->flags & O_DIRECT)
+		session_changed(op->fs->session, inode->ino);
 	return error;
 }
 

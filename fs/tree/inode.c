@@ -445,6 +445,12 @@ void inode_forget(struct fs *fs, struct inode *inode, uint64_t n)
 	inode_put(fs, inode, fewer);
 }
 
+/* Programs take st_blksize for the size of their buffers: cat and cmp then send requests of the
+ * largest size. And programs with O_DIRECT take it for the alignment, which is a page: llama.cpp,
+ * with 64 KiB or more, waits for ever for an upload. */
+#define BUFFERED_BLOCK (1 << 20)
+#define DIRECT_BLOCK   4096
+
 void inode_stat(struct inode *inode, struct stat *st)
 {
 	scoped_lock(&inode->lock);
@@ -462,7 +468,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_nlink = inode->nlink,
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
-	    .st_blksize = 1 << 20, /* cp and cat then send requests of the largest size */
+	    .st_blksize = inode->direct ? DIRECT_BLOCK : BUFFERED_BLOCK,
 	    .st_atim = file_time_to_spec(inode->fields->atime),
 	    .st_mtim = file_time_to_spec(inode->fields->mtime),
 	    .st_ctim = file_time_to_spec(inode->fields->ctime),
