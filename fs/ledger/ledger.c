@@ -321,18 +321,32 @@ uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 	return count;
 }
 
+static uint64_t difference(uint64_t most, uint64_t has)
+{
+	return has < most ? most - has : 0;
+}
+
+static uint64_t room_of_one(struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	return user_is_privileged(uid)
+		   ? UINT64_MAX
+		   : difference(ledger_limit(fs, kind), ledger_count(fs, uid, kind));
+}
+
+static uint64_t room_of_all(const struct fs *fs, uid_t uid, enum ledger_kind kind)
+{
+	return user_is_privileged(uid) ? UINT64_MAX
+				       : difference(ledger_limit_of_all(fs, kind),
+						    atomic_load(&fs->ledger->ordinary[kind]));
+}
+
 static int limit_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
 	const struct ledger_row *row = &ledger_rows[kind];
 
-	if (user_is_privileged(uid))
-		return 0;
-	if (ledger_count(fs, uid, kind) >= ledger_limit(fs, kind))
+	if (!room_of_one(fs, uid, kind))
 		return row->error;
-	return row->limit_of_all &&
-		       atomic_load(&fs->ledger->ordinary[kind]) >= row->limit_of_all(fs)
-		   ? error_of_all(row)
-		   : 0;
+	return room_of_all(fs, uid, kind) ? 0 : error_of_all(row);
 }
 
 bool ledger_is_reached(struct fs *fs, uid_t uid, enum ledger_kind kind)
@@ -349,24 +363,13 @@ int ledger_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
 	return error;
 }
 
-static uint64_t difference(uint64_t most, uint64_t has)
-{
-	return has < most ? most - has : 0;
-}
-
 uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	uint64_t room = user_is_privileged(uid)
-			    ? UINT64_MAX
-			    : difference(ledger_limit(fs, kind), ledger_count(fs, uid, kind));
-	uint64_t of_all = UINT64_MAX;
+	uint64_t room = room_of_one(fs, uid, kind), of_all = room_of_all(fs, uid, kind);
 
 	if (kind == LEDGER_METADATA)
 		of_all = difference((uint64_t)metadata_most(fs, uid),
 				    (uint64_t)atomic_load(&fs->metadata_bytes));
-	else if (ledger_rows[kind].limit_of_all && !user_is_privileged(uid))
-		of_all = difference(ledger_rows[kind].limit_of_all(fs),
-				    atomic_load(&fs->ledger->ordinary[kind]));
 	return of_all < room ? of_all : room;
 }
 
