@@ -194,14 +194,9 @@ uint64_t device_release(struct volume *volume, struct extents *extents)
 uint64_t device_release_unused(struct volume *volume, const struct file_call *call,
 			       struct extents *extents)
 {
-	uint64_t bytes = 0;
-
-	EXTENTS_FOREACH (extent, extents) {
-		bytes += extent->span.bytes;
-		span_release_unused(volume, call, &extent->span);
-	}
-	extents_free(extents);
-	return bytes;
+	device_hold(call, volume, extents);
+	device_uncharge_places(call, extents);
+	return device_release(volume, extents);
 }
 
 void device_update_accounting(struct file *file, int64_t bytes)
