@@ -36,7 +36,7 @@ struct placing {
 	bool over_quota; /* what processes keep of the extents has no room in a quota */
 	/* Not NULL: extents in chunks that pass this test move within their place instead. */
 	bool (*renews)(const struct chunk *chunk);
-	uint64_t renewed; /* the end of the last such extent */
+	uint64_t renewed_end; /* the end of the last such extent */
 };
 
 static struct placing placing_all_to(enum memory_place place)
@@ -199,13 +199,13 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 	return (int64_t)(run.to - run.from);
 }
 
-/* The same for an extent from placing->renewed on in a chunk that is to be renewed: the extent
+/* The same for an extent from placing->renewed_end on in a chunk that is to be renewed: the extent
  * moves within its place. */
 static int64_t renew_locked(struct file *file, const struct file_call *call,
 			    struct placing *placing)
 {
 	const struct extents *extents = &file->extents;
-	uint32_t i = extents_find_where(extents, placing->renewed, placing->renews);
+	uint32_t i = extents_find_where(extents, placing->renewed_end, placing->renews);
 	struct file_call own = *call;
 
 	if (i == extents->count)
@@ -220,7 +220,7 @@ static int64_t renew_locked(struct file *file, const struct file_call *call,
 		own.charge_place = NULL;
 	struct device_range run = {extents->at[i].offset, extent_end(&extents->at[i])};
 
-	placing->renewed = run.to;
+	placing->renewed_end = run.to;
 	placing->to = span->chunk->place;
 	int rc = run_move(file, &own, placing->to, &run, &placing->over_quota);
 
@@ -293,7 +293,7 @@ int file_renew(struct file *file, const struct file_call *call)
 
 	file_set_unclean(file);
 	do {
-		placing.renewed = 0;
+		placing.renewed_end = 0;
 		if (worker_is_interrupted())
 			return -EINTR;
 		rc = extents_place(file, call, &placing, FILE_MAY_WAIT, PIECE_BYTES, &moved);
