@@ -116,18 +116,24 @@ int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpf
 	return 0;
 }
 
-void owner_give_tmpfs(struct fs *fs, struct inode *inode)
+/* The owner's lock is held. */
+static void tmpfs_give(struct fs *fs, struct inode *inode)
 {
-	scoped_lock(owner_lock(inode));
 	inode->tmpfs--;
 	ledger_give(fs, inode->uid, LEDGER_HOST_TMPFS, 1);
 }
 
+void owner_give_tmpfs(struct fs *fs, struct inode *inode)
+{
+	scoped_lock(owner_lock(inode));
+	tmpfs_give(fs, inode);
+}
+
 void owner_give_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs)
 {
-	if (tmpfs == SYSTEM_TMPFS_OWN)
-		owner_give_tmpfs(fs, inode);
 	scoped_lock(owner_lock(inode));
+	if (tmpfs == SYSTEM_TMPFS_OWN)
+		tmpfs_give(fs, inode);
 	inode->objects--;
 	inode->descriptors -= LEDGER_DESCRIPTOR;
 	ledger_give(fs, inode->uid, LEDGER_HOST_FILES, 1);
