@@ -110,6 +110,16 @@ static bool handle_needs_daemon(const struct inode *inode, int flags)
 	return flags_write(flags) && (flags & O_APPEND || inode->mode & (S_ISUID | S_ISGID));
 }
 
+/* The caller holds inode->lock. */
+static void note_direct_io(const struct op *op, struct inode *inode)
+{
+	if (inode->direct_io)
+		return;
+	inode->direct_io = true;
+	/* The kernel asks for st_blksize again. */
+	session_changed(op->fs->session, inode->ino);
+}
+
 static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inode,
 			       struct fuse_file_info *info, bool limited, bool *promised)
 {
@@ -117,6 +127,8 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (inode->data_freed)
 		return -ESTALE;
 	info_set_cache(op, inode, info);
+	if (info->flags & O_DIRECT)
+		note_direct_io(op, inode);
 	if (op->fs->can.passthrough.on && file_volume(inode->file)->system) {
 		info_set_passthrough(op, req, inode, info, limited, promised);
 		bool daemon_io = limited || file_is_bounded(inode->file) ||
@@ -130,7 +142,6 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (!inode->opens && !info->keep_cache)
 		inode_pages_clear(inode);
 	inode->opens++;
-	inode->direct |= (info->flags & O_DIRECT) != 0;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */
 	inode_may_drop(op->fs, inode);
@@ -155,9 +166,6 @@ static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
 		file_unpromise(inode->file);
 		host_out_update_accounting(op->fs, inode);
 	}
-	/* The kernel asks for st_blksize again. */
-	if (!error && info->flags & O_DIRECT)
-		session_changed(op->fs->session, inode->ino);
 	return error;
 }
 

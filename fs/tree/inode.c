@@ -468,7 +468,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_nlink = inode->nlink,
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
-	    .st_blksize = inode->direct ? DIRECT_BLOCK : BUFFERED_BLOCK,
+	    .st_blksize = inode->direct_io ? DIRECT_BLOCK : BUFFERED_BLOCK,
 	    .st_atim = file_time_to_spec(inode->fields->atime),
 	    .st_mtim = file_time_to_spec(inode->fields->mtime),
 	    .st_ctim = file_time_to_spec(inode->fields->ctime),

@@ -58,7 +58,7 @@ struct inode {
 	bool data_freed : 1;			/* data freed after the last name went; lock */
 	bool unlinked_open : 1;			/* counted in fs->n_unlinked_open; lock */
 	bool keep_data : 1;			/* see inode_may_drop; lock */
-	bool direct : 1;			/* has been opened with O_DIRECT; lock */
+	bool direct_io : 1;			/* has been opened with O_DIRECT; lock */
 	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
 	uint32_t metadata;			/* bytes charged to uid; owner_locks */
 	uint32_t descriptors; /* of memory, charged to uid: LEDGER_DESCRIPTORS; owner_locks */
