@@ -115,7 +115,7 @@ class Start(RunCase):
 
     def test_no_file(self):
         out, errors = self.python("", run="view,stats")
-        self.assertRegex("\n".join(errors), r"^gpumem run: no file of a mount was opened \(python[0-9.]*, pid \d+\)$")
+        self.assertRegex("\n".join(errors), r"^gpumem run: no framework loaded a file of a mount \(python[0-9.]*, pid \d+\)$")
 
     def test_a_failure_of_the_hook(self):
         """A framework is used as it is if its change fails."""

@@ -99,7 +99,7 @@ def _make_importable():
 def _report_nothing():
     if "gpumem.run" not in sys.modules:
         program = os.path.basename(sys.executable or "python3")
-        _say("no file of a mount was opened (%s, pid %d)" % (program, os.getpid()))
+        _say("no framework loaded a file of a mount (%s, pid %d)" % (program, os.getpid()))
 
 
 def _install():

@@ -61,7 +61,7 @@ def _report() -> None:
     place = f"({os.path.basename(sys.executable or 'python3')}, pid {os.getpid()})"
     if not _files:
         if STATS:
-            say(f"no file of a mount was opened {place}")
+            say(f"no framework loaded a file of a mount {place}")
         return
     if STATS:
         for path, manners in _files.items():
