@@ -11,6 +11,7 @@
 
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
+#include "client/preload/core/file_stats.h"
 #include "client/preload/mapping.h"
 #include "client/preload/slot.h"
 
@@ -67,6 +68,8 @@ static int fd_note_opened(int fd, int flags)
 	if (own_inside)
 		return flags & O_PATH ? own_adopt(fd) : fd;
 	slot_opened(fd);
+	if (!(flags & O_PATH))
+		file_stats_open(fd);
 	return fd;
 }
 
@@ -121,6 +124,8 @@ CALL("fopen64", FILE *, call_fopen, const char *path, const char *mode)
 
 	for (int tries = TRIES; !file && file_gave_way(AT_FDCWD, path, 0) && tries; tries--)
 		file = real.fopen64(path, mode);
+	if (file)
+		file_stats_open(fileno(file));
 	return file;
 }
 CALL_ALSO("fopen", "fopen64")

@@ -12,6 +12,7 @@
 
 #include "backend/stream.h"
 #include "client/lib/file.h"
+#include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 #include "client/preload/slot.h"
@@ -190,18 +191,34 @@ static bool file_update_end(struct slot *slot, const struct io_call *call, uint6
 	return true;
 }
 
+/* The library moved the bytes. */
+static void call_count(const struct io_call *call, size_t bytes)
+{
+	bool reads = call->direction == IO_READ;
+
+	stats_serve(reads ? SERVED_READ : SERVED_WRITE, bytes);
+	file_stats_add(call->fd, reads ? MANNER_READ : MANNER_WRITTEN, bytes);
+}
+
 static bool window_move(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
 {
 	if (call->direction == IO_READ) {
 		window_load(slot, call, offset);
-		stats_serve(SERVED_READ, bytes);
+		call_count(call, bytes);
 		return true;
 	}
 	if (!window_store(slot, call, offset) ||
 	    !file_update_end(slot, call, (uint64_t)offset + bytes))
 		return false;
-	stats_serve(SERVED_WRITE, bytes);
+	call_count(call, bytes);
 	return true;
+}
+
+static void call_count_kernel(const struct io_call *call, ssize_t answer)
+{
+	if (answer > 0)
+		file_stats_add(call->fd, call->direction == IO_READ ? MANNER_READ : MANNER_WRITTEN,
+			       (uint64_t)answer);
 }
 
 static ssize_t call_by_kernel(const struct io_call *call, off_t offset)
@@ -244,7 +261,7 @@ static bool call_stage(struct slot *slot, const struct io_call *call, off_t offs
 		atomic_store(&slot->written, tick_now());
 	if (call->direction == IO_WRITE && slot->file)
 		value_raise(&slot->size, (uint64_t)offset + bytes);
-	stats_serve(call->direction == IO_READ ? SERVED_READ : SERVED_WRITE, bytes);
+	call_count(call, bytes);
 	return true;
 }
 
@@ -284,6 +301,7 @@ static bool call_at_position(struct slot *slot, const struct io_call *call, size
 		return true;
 	}
 	*answer = call_by_kernel(call, offset);
+	call_count_kernel(call, *answer);
 	int error = errno;
 	if (*answer < (ssize_t)bytes)
 		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
@@ -333,6 +351,7 @@ void io_was_left(const struct io_call *call, ssize_t answer)
 
 	if (!slot)
 		return;
+	call_count_kernel(call, answer);
 	off_t end =
 	    call->offset == IO_AT_POSITION ? lseek(call->fd, 0, SEEK_CUR) : call->offset + answer;
 	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick_now());

@@ -12,6 +12,7 @@
 #include "backend/stream.h"
 #include "client/lib/file.h"
 #include "client/preload/copy/source.h"
+#include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 #include "client/preload/place.h"
@@ -211,6 +212,7 @@ static bool file_map(int fd, bool may_write, const struct mapping_request *reque
 	int rc = range_map(&range, request, why);
 	if (rc == 0) {
 		stats_serve(SERVED_MAP, range.bytes);
+		file_stats_add(fd, MANNER_IN_PLACE, range.bytes);
 		*address = range.start;
 		return true;
 	}
@@ -260,6 +262,7 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 	}
 	if (file && identity_get(request->fd, &identity)) {
 		slots_refuse(&identity);
+		file_stats_add(request->fd, MANNER_PAGE_CACHE, request->bytes);
 		source_add(request, &identity, address);
 	}
 	errno = error;
@@ -294,6 +297,7 @@ static int range_yield(unsigned i, enum place_by by)
 
 	if (rc < 0)
 		return rc;
+	file_stats_add(range_at(i)->of->file->fd, MANNER_PAGE_CACHE, range_at(i)->bytes);
 	range_remove(i);
 	range_count_update();
 	slots_refuse(&identity);

@@ -16,6 +16,7 @@
 #include "client/lib/file.h"
 #include "client/preload/copy/pages.h"
 #include "client/preload/core/access.h"
+#include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "common/cleanup.h"
 
@@ -271,10 +272,12 @@ static bool copy_serve(const struct copy *copy)
 	/* A copy to memory may be of a program that uses no GPU, and needs no lease. */
 	bool wants = source && (!copy->to_memory || client_gpu_has_context());
 	bool copied = wants && source_serve(source, copy, &why);
-	if (copied)
+	if (copied) {
 		stats_serve(SERVED_COPY, copy->bytes);
-	else if (wants)
+		file_stats_add(source->path, MANNER_COPIED, copy->bytes);
+	} else if (wants) {
 		stats_leave(why);
+	}
 	if (source)
 		source_put(source);
 	return copied;

@@ -43,6 +43,13 @@ static ssize_t attribute_get(int fd, const char *name, char *value, size_t bytes
 	return getxattr(path, name, value, bytes);
 }
 
+bool access_is_on_mount(int fd)
+{
+	char device[64];
+
+	return attribute_get(fd, "user.gpumem.device", device, sizeof(device)) > 0;
+}
+
 enum access_kind access_kind(int fd, enum stats_left *why)
 {
 	char device[64] = "", line[256];

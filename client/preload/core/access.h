@@ -12,6 +12,8 @@
 /* Whether a file is on a FUSE filesystem, so perhaps on gpumemfs. Sends a request to the
  * filesystem's daemon. */
 bool access_may_be(int fd);
+/* Whether the file is on a mount of gpumemfs. Sends a request to the file system. */
+bool access_is_on_mount(int fd);
 
 /* In the functions below fd may be an O_PATH descriptor.
  *

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 
@@ -48,6 +49,8 @@ void stats_start(void)
 
 	if (wanted && strcmp(wanted, "1") == 0)
 		out = own_copy(STDERR_FILENO);
+	if (out >= 0)
+		file_stats_start();
 }
 
 void stats_serve(enum stats_served what, uint64_t n)
@@ -77,6 +80,7 @@ void stats_forked(void)
 	}
 	for (unsigned i = 0; i < LEFT_REASONS; i++)
 		atomic_store(&left[i], 0);
+	file_stats_forked();
 }
 
 struct line {
@@ -141,4 +145,5 @@ void stats_print(void)
 	line_add(&line, "\n");
 	if (any)
 		(void)!real.write(out, line.text, line.bytes);
+	file_stats_print(out);
 }

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/core/file_stats.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/preload/core/access.h"
+#include "client/preload/core/identity.h"
+#include "client/preload/core/own.h"
+#include "client/preload/core/real.h"
+#include "common/cleanup.h"
+
+static const char *const names[MANNER_END] = {
+    [MANNER_IN_PLACE] = "in place",	[MANNER_COPIED] = "copied by the GPU",
+    [MANNER_PAGE_CACHE] = "page cache", [MANNER_READ] = "read",
+    [MANNER_WRITTEN] = "written",
+};
+
+struct file_stats {
+	struct slot_identity identity;
+	bool is_on_mount;
+	char path[512]; /* the end of a longer path */
+	uint64_t bytes[MANNER_END];
+};
+
+static bool wanted;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the members below */
+static struct file_stats files[FILE_STATS_MAX];
+static unsigned n_files, n_more;
+
+void file_stats_start(void)
+{
+	wanted = true;
+}
+
+/* Other users choose names of files: the terminal must not see their control characters. */
+static void path_clean(char *path)
+{
+	for (; *path; path++)
+		if (iscntrl((unsigned char)*path))
+			*path = '?';
+}
+
+static void path_get(int fd, char *path, size_t bytes)
+{
+	char link[40], full[PATH_MAX];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, full, sizeof(full) - 1);
+	full[n > 0 ? n : 0] = 0;
+	size_t skip = n >= (ssize_t)bytes ? (size_t)n - bytes + 1 : 0;
+	memcpy(path, full + skip, strlen(full + skip) + 1);
+	path_clean(path);
+}
+
+/* Under lock. NULL: the table is full. */
+static struct file_stats *file_find(int fd, const struct slot_identity *identity)
+{
+	for (unsigned i = 0; i < n_files; i++)
+		if (slot_same(&files[i].identity, identity))
+			return &files[i];
+	bool is_on_mount = access_is_on_mount(fd);
+	if (n_files == FILE_STATS_MAX) {
+		n_more += is_on_mount;
+		return NULL;
+	}
+	struct file_stats *file = &files[n_files++];
+	*file = (struct file_stats){.identity = *identity, .is_on_mount = is_on_mount};
+	path_get(fd, file->path, sizeof(file->path));
+	return file;
+}
+
+static void file_count(int fd, enum file_stats_manner manner, uint64_t bytes)
+{
+	struct slot_identity identity;
+	int error = errno;
+
+	INSIDE();
+	if (identity_get(fd, &identity)) {
+		scoped_lock(&lock);
+		struct file_stats *file = file_find(fd, &identity);
+		if (file)
+			file->bytes[manner] += bytes;
+	}
+	errno = error;
+}
+
+void file_stats_open(int fd)
+{
+	int error = errno;
+
+	if (wanted && !own_inside && own_process() && access_may_be(fd))
+		file_count(fd, MANNER_READ, 0);
+	errno = error;
+}
+
+void file_stats_add(int fd, enum file_stats_manner manner, uint64_t bytes)
+{
+	if (wanted)
+		file_count(fd, manner, bytes);
+}
+
+void file_stats_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	n_files = n_more = 0;
+}
+
+/* One write, so that the lines of processes that end together do not mix. */
+static void file_print(int out, const struct file_stats *file)
+{
+	char text[1024];
+	size_t room = sizeof(text), n = 0;
+	bool any = false;
+
+	n += (size_t)snprintf(text, room, "gpumem-preload: pid %d: %s:", (int)getpid(), file->path);
+	for (unsigned i = 0; i < MANNER_END; i++) {
+		if (file->bytes[i])
+			n += (size_t)snprintf(text + n, room - n, "%s %s %" PRIu64 " bytes",
+					      any ? "," : "", names[i], file->bytes[i]);
+		any = any || file->bytes[i];
+	}
+	n += (size_t)snprintf(text + n, room - n, "%s\n",
+			      any ? "" : " only by calls that the library does not see");
+	(void)!real.write(out, text, n);
+}
+
+void file_stats_print(int out)
+{
+	scoped_lock(&lock);
+	for (unsigned i = 0; i < n_files; i++)
+		if (files[i].is_on_mount)
+			file_print(out, &files[i]);
+	if (n_more)
+		dprintf(out, "gpumem-preload: pid %d: %u times a further file\n", (int)getpid(),
+			n_more);
+}
