@@ -35,6 +35,11 @@ check check-quick lint check-unit check-asan check-tsan check-mount check-client
 mutants: setup-check
 	@BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/mutants $(MUTANTS)
 
+# Not part of check: downloads a Debian with the engines.
+.PHONY: check-engines
+check-engines: setup-check all client driver-programs
+	@tests/engines/run --build '$(OUT)'
+
 .PHONY: format
 format:
 	$(Q)BUILD='$(BUILD)' scripts/clang-format -i $(wildcard common/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*/*.[ch] client/*/*.[ch] client/cli/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
@@ -107,6 +112,7 @@ help:
 #: make check-kills          the same tests while the daemon is killed again and again (KILLS=1000: how often, at the end)
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
 #: make check-package        the packages, in a Debian that has nothing else; the wheel, in empty virtual environments
+#: make check-engines        llama.cpp loads from the mount, in all its modes, with and without the preload library (as root)
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
