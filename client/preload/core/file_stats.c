@@ -2,14 +2,12 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/preload/core/file_stats.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "client/preload/core/access.h"
@@ -17,6 +15,7 @@
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 #include "common/cleanup.h"
+#include "common/utf8.h"
 
 static const char *const names[MANNER_END] = {
     [MANNER_IN_PLACE] = "in place",	[MANNER_COPIED] = "copied by the GPU",
@@ -24,10 +23,12 @@ static const char *const names[MANNER_END] = {
     [MANNER_WRITTEN] = "written",
 };
 
+#define PATH_SHOWN 255
+
 struct file_stats {
 	struct slot_identity identity;
 	bool is_on_mount;
-	char path[512]; /* the end of a longer path */
+	char path[UTF8_ESCAPED_BYTES(PATH_SHOWN)];
 	uint64_t bytes[MANNER_END];
 };
 
@@ -41,14 +42,7 @@ void file_stats_start(void)
 	wanted = true;
 }
 
-/* Other users choose names of files: the terminal must not see their control characters. */
-static void path_clean(char *path)
-{
-	for (; *path; path++)
-		if (iscntrl((unsigned char)*path))
-			*path = '?';
-}
-
+/* Of a longer path the end. Other users choose names of files. */
 static void path_get(int fd, char *path, size_t bytes)
 {
 	char link[40], full[PATH_MAX];
@@ -56,9 +50,7 @@ static void path_get(int fd, char *path, size_t bytes)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	ssize_t n = readlink(link, full, sizeof(full) - 1);
 	full[n > 0 ? n : 0] = 0;
-	size_t skip = n >= (ssize_t)bytes ? (size_t)n - bytes + 1 : 0;
-	memcpy(path, full + skip, strlen(full + skip) + 1);
-	path_clean(path);
+	utf8_escape(full + (n > PATH_SHOWN ? n - PATH_SHOWN : 0), "", path, bytes);
 }
 
 /* Under lock. NULL: the table is full. */
@@ -117,7 +109,7 @@ void file_stats_forked(void)
 /* One write, so that the lines of processes that end together do not mix. */
 static void file_print(int out, const struct file_stats *file)
 {
-	char text[1024];
+	char text[sizeof(file->path) + 256];
 	size_t room = sizeof(text), n = 0;
 	bool any = false;
 
