@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,6 +12,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/core/process.h"
 #include "client/lib/arena_ranges.h"
@@ -83,15 +83,14 @@ __attribute__((destructor)) static void names_remove(void)
  * root. */
 void client_arena_sweep(int folder, const char *name)
 {
-	char path[PATH_MAX];
+	char path[BENEATH_THROUGH_MAX];
 	AUTO_CLOSE int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
 	    flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (!path_is_kept(path))
+	if (!path_is_kept(beneath_through(fd, path)))
 		unlinkat(folder, name, 0);
 }
 

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
@@ -124,10 +124,9 @@ int client_file_free(struct gpumem *file)
 /* Opens an O_PATH file for reading: a lease needs such a descriptor. */
 static int file_reopen(const struct gpumem *file)
 {
-	char path[40];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	int fd = open(path, (file->flags & ~CLIENT_LEASE_TIMED) | O_CLOEXEC);
+	char path[BENEATH_THROUGH_MAX];
+	int fd =
+	    open(beneath_through(file->fd, path), (file->flags & ~CLIENT_LEASE_TIMED) | O_CLOEXEC);
 	return fd >= 0 ? fd : client_fail(errno, "opening the file again: %s", strerror(errno));
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/stream.h"
+#include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
@@ -125,10 +126,8 @@ int gpumem_drop_leases(const char *path, uint64_t *leases)
 /* An O_PATH descriptor of the same file. */
 static int path_descriptor_open(int fd)
 {
-	char path[40];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	int beside = open(path, O_PATH | O_CLOEXEC);
+	char path[BENEATH_THROUGH_MAX];
+	int beside = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
 	return beside >= 0 ? beside : client_fail(errno, "%s: %s", path, strerror(errno));
 }
 

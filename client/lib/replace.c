@@ -18,8 +18,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 
-#define THROUGH_PROC_MAX 32
-#define PERMISSIONS	 (S_IRWXU | S_IRWXG | S_IRWXO)
+#define PERMISSIONS (S_IRWXU | S_IRWXG | S_IRWXO)
 
 static int path_fail(const char *path)
 {
@@ -105,22 +104,16 @@ static int beside_choose_name(struct client_replace *replace)
 	return 0;
 }
 
-static const char *proc_path(int fd, char path[THROUGH_PROC_MAX])
-{
-	snprintf(path, THROUGH_PROC_MAX, "/proc/self/fd/%d", fd);
-	return path;
-}
-
 /* Creates the file without a name, so that a killed process leaves no file behind; only if the file
  * can get a name later. Gives whether the file was created. */
 static bool file_create_unnamed(mode_t mode, struct client_replace *replace)
 {
-	char path[THROUGH_PROC_MAX];
+	char path[BENEATH_THROUGH_MAX];
 
 	replace->fd = openat(replace->folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode);
 	if (replace->fd < 0)
 		return false;
-	if (access(proc_path(replace->fd, path), F_OK) == 0)
+	if (access(beneath_through(replace->fd, path), F_OK) == 0)
 		return true;
 	close(replace->fd);
 	return false;
@@ -175,11 +168,11 @@ int client_replace_begin(const char *path, mode_t mode, enum client_replace_kind
 /* Gives an unnamed file its final name, or a name beside if the final name exists. */
 static int file_link(const char *path, struct client_replace *replace)
 {
-	char from[THROUGH_PROC_MAX];
+	char from[BENEATH_THROUGH_MAX];
 	const char *to = replace->name;
 	int rc = 0;
 
-	proc_path(replace->fd, from);
+	beneath_through(replace->fd, from);
 	if (replace->exists)
 		rc = beside_choose_name(replace);
 	while (rc == 0) {

@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/private_fd.h"
 #include "client/lib/file.h"
 #include "client/preload/core/real.h"
@@ -86,11 +86,10 @@ int place_kernel(const struct range *range, enum place_by by)
 {
 	int flags = range->shared && range->may_write ? O_RDWR : O_RDONLY;
 	struct range copy = *range;
-	char path[40];
+	char path[BENEATH_THROUGH_MAX];
 
 	if (by == PLACE_PRIVATE_TABLE)
 		return client_private_fd(range->of->file->fd, flags, kernel_map, &copy);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", range->of->file->fd);
-	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC);
+	AUTO_CLOSE int fd = open(beneath_through(range->of->file->fd, path), flags | O_CLOEXEC);
 	return fd < 0 ? -errno : kernel_map(fd, &copy);
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/gpu/gpu.h"
 #include "client/lib/file.h"
 #include "client/preload/copy/pages.h"
@@ -79,17 +80,17 @@ static struct source *source_new(const struct mapping_request *request,
 				 const struct slot_identity *identity, const void *address)
 {
 	struct source *made = calloc(1, sizeof(*made));
-	char path[40];
+	char path[BENEATH_THROUGH_MAX];
 
 	if (!made)
 		return NULL;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", request->fd);
-	*made = (struct source){.start = address,
-				.bytes = request->bytes,
-				.offset = (uint64_t)request->offset,
-				.identity = *identity,
-				.path = open(path, O_PATH | O_CLOEXEC),
-				.references = 1};
+	*made =
+	    (struct source){.start = address,
+			    .bytes = request->bytes,
+			    .offset = (uint64_t)request->offset,
+			    .identity = *identity,
+			    .path = open(beneath_through(request->fd, path), O_PATH | O_CLOEXEC),
+			    .references = 1};
 	if (made->path < 0) {
 		free(made);
 		return NULL;

@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
 #include "client/lib/file.h"
@@ -37,10 +38,9 @@ static int params_open(int root, void *unused)
 /* By path, because fgetxattr refuses O_PATH descriptors. */
 static ssize_t attribute_get(int fd, const char *name, char *value, size_t bytes)
 {
-	char path[40];
+	char path[BENEATH_THROUGH_MAX];
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return getxattr(path, name, value, bytes);
+	return getxattr(beneath_through(fd, path), name, value, bytes);
 }
 
 bool access_is_on_mount(int fd)
@@ -78,11 +78,10 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 static gpumem *lease_with_flags(int fd, int flags)
 {
 	struct gpumem *file = NULL;
-	char path[40];
+	char path[BENEATH_THROUGH_MAX];
 
 	CLIENT_CALL();
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	int beside = open(path, O_PATH | O_CLOEXEC);
+	int beside = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
 	if (beside < 0)
 		return NULL;
 	int rc = client_file_new(beside, CLIENT_FD_PATH, flags, fd, &file);

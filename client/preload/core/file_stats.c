@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "client/core/beneath.h"
 #include "client/preload/core/access.h"
 #include "client/preload/core/identity.h"
 #include "client/preload/core/own.h"
@@ -45,10 +46,8 @@ void file_stats_start(void)
 /* Of a longer path the end. Other users choose names of files. */
 static void path_get(int fd, char *path, size_t bytes)
 {
-	char link[40], full[PATH_MAX];
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(link, full, sizeof(full) - 1);
+	char link[BENEATH_THROUGH_MAX], full[PATH_MAX];
+	ssize_t n = readlink(beneath_through(fd, link), full, sizeof(full) - 1);
 	full[n > 0 ? n : 0] = 0;
 	utf8_escape(full + (n > PATH_SHOWN ? n - PATH_SHOWN : 0), "", path, bytes);
 }
