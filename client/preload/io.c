@@ -191,34 +191,28 @@ static bool file_update_end(struct slot *slot, const struct io_call *call, uint6
 	return true;
 }
 
+/* The library or the kernel moved the bytes. */
+static void call_count_file(const struct io_call *call, uint64_t bytes)
+{
+	file_stats_add(call->fd, call->direction == IO_READ ? MANNER_READ : MANNER_WRITTEN, bytes);
+}
+
 /* The library moved the bytes. */
 static void call_count(const struct io_call *call, size_t bytes)
 {
-	bool reads = call->direction == IO_READ;
-
-	stats_serve(reads ? SERVED_READ : SERVED_WRITE, bytes);
-	file_stats_add(call->fd, reads ? MANNER_READ : MANNER_WRITTEN, bytes);
+	stats_serve(call->direction == IO_READ ? SERVED_READ : SERVED_WRITE, bytes);
+	call_count_file(call, bytes);
 }
 
 static bool window_move(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
 {
-	if (call->direction == IO_READ) {
+	if (call->direction == IO_READ)
 		window_load(slot, call, offset);
-		call_count(call, bytes);
-		return true;
-	}
-	if (!window_store(slot, call, offset) ||
-	    !file_update_end(slot, call, (uint64_t)offset + bytes))
+	else if (!window_store(slot, call, offset) ||
+		 !file_update_end(slot, call, (uint64_t)offset + bytes))
 		return false;
 	call_count(call, bytes);
 	return true;
-}
-
-static void call_count_kernel(const struct io_call *call, ssize_t answer)
-{
-	if (answer > 0)
-		file_stats_add(call->fd, call->direction == IO_READ ? MANNER_READ : MANNER_WRITTEN,
-			       (uint64_t)answer);
 }
 
 static ssize_t call_by_kernel(const struct io_call *call, off_t offset)
@@ -301,8 +295,9 @@ static bool call_at_position(struct slot *slot, const struct io_call *call, size
 		return true;
 	}
 	*answer = call_by_kernel(call, offset);
-	call_count_kernel(call, *answer);
 	int error = errno;
+	if (*answer > 0)
+		call_count_file(call, (uint64_t)*answer);
 	if (*answer < (ssize_t)bytes)
 		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
 	stats_leave(*why);
@@ -351,7 +346,7 @@ void io_was_left(const struct io_call *call, ssize_t answer)
 
 	if (!slot)
 		return;
-	call_count_kernel(call, answer);
+	call_count_file(call, (uint64_t)answer);
 	off_t end =
 	    call->offset == IO_AT_POSITION ? lseek(call->fd, 0, SEEK_CUR) : call->offset + answer;
 	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick_now());

@@ -7,18 +7,17 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "client/core/beneath.h"
 #include "client/preload/core/access.h"
 #include "client/preload/core/identity.h"
+#include "client/preload/core/line.h"
 #include "client/preload/core/own.h"
-#include "client/preload/core/real.h"
 #include "common/cleanup.h"
 #include "common/utf8.h"
 
-static const char *const names[MANNER_END] = {
+static const char *const manner_names[MANNER_END] = {
     [MANNER_IN_PLACE] = "in place",	[MANNER_COPIED] = "copied by the GPU",
     [MANNER_PAGE_CACHE] = "page cache", [MANNER_READ] = "read",
     [MANNER_WRITTEN] = "written",
@@ -33,14 +32,14 @@ struct file_stats {
 	uint64_t bytes[MANNER_END];
 };
 
-static bool wanted;
+static bool is_counting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the members below */
 static struct file_stats files[FILE_STATS_MAX];
 static unsigned n_files, n_more;
 
 void file_stats_start(void)
 {
-	wanted = true;
+	is_counting = true;
 }
 
 /* Of a longer path the end. Other users choose names of files. */
@@ -88,14 +87,14 @@ void file_stats_open(int fd)
 {
 	int error = errno;
 
-	if (wanted && !own_inside && own_process() && access_may_be(fd))
+	if (is_counting && !own_inside && own_process() && access_may_be(fd))
 		file_count(fd, MANNER_READ, 0);
 	errno = error;
 }
 
 void file_stats_add(int fd, enum file_stats_manner manner, uint64_t bytes)
 {
-	if (wanted)
+	if (is_counting)
 		file_count(fd, manner, bytes);
 }
 
@@ -105,32 +104,36 @@ void file_stats_forked(void)
 	n_files = n_more = 0;
 }
 
-/* One write, so that the lines of processes that end together do not mix. */
 static void file_print(int out, const struct file_stats *file)
 {
-	char text[sizeof(file->path) + 256];
-	size_t room = sizeof(text), n = 0;
-	bool any = false;
+	const char *separator = "";
+	struct line line;
 
-	n += (size_t)snprintf(text, room, "gpumem-preload: pid %d: %s:", (int)getpid(), file->path);
+	line_begin(&line);
+	line_add(&line, ": %s:", file->path);
 	for (unsigned i = 0; i < MANNER_END; i++) {
-		if (file->bytes[i])
-			n += (size_t)snprintf(text + n, room - n, "%s %s %" PRIu64 " bytes",
-					      any ? "," : "", names[i], file->bytes[i]);
-		any = any || file->bytes[i];
+		if (!file->bytes[i])
+			continue;
+		line_add(&line, "%s %s %" PRIu64 " bytes", separator, manner_names[i],
+			 file->bytes[i]);
+		separator = ",";
 	}
-	n += (size_t)snprintf(text + n, room - n, "%s\n",
-			      any ? "" : " only by calls that the library does not see");
-	(void)!real.write(out, text, n);
+	if (!*separator)
+		line_add(&line, " only by calls that the library does not see");
+	line_write(&line, out);
 }
 
 void file_stats_print(int out)
 {
+	struct line line;
+
 	scoped_lock(&lock);
 	for (unsigned i = 0; i < n_files; i++)
 		if (files[i].is_on_mount)
 			file_print(out, &files[i]);
-	if (n_more)
-		dprintf(out, "gpumem-preload: pid %d: %u times a further file\n", (int)getpid(),
-			n_more);
+	if (!n_more)
+		return;
+	line_begin(&line);
+	line_add(&line, ": %u times a further file", n_more);
+	line_write(&line, out);
 }

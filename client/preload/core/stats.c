@@ -3,16 +3,14 @@
 #include "client/preload/core/stats.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/preload/core/file_stats.h"
+#include "client/preload/core/line.h"
 #include "client/preload/core/own.h"
-#include "client/preload/core/real.h"
 
 static const char *const served_names[SERVED_END] = {
     [SERVED_MAP] = "mapped",
@@ -83,24 +81,6 @@ void stats_forked(void)
 	file_stats_forked();
 }
 
-struct line {
-	char text[1024];
-	size_t bytes;
-};
-
-__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format,
-							   ...)
-{
-	size_t room = sizeof(line->text) - line->bytes;
-	va_list arguments;
-
-	va_start(arguments, format);
-	int n = vsnprintf(line->text + line->bytes, room, format, arguments);
-	va_end(arguments);
-	if (n > 0)
-		line->bytes += (size_t)n < room ? (size_t)n : room - 1;
-}
-
 static uint64_t line_add_served(struct line *line)
 {
 	uint64_t any = 0;
@@ -129,21 +109,19 @@ static uint64_t line_add_left(struct line *line)
 	return any;
 }
 
-/* One write, so that the lines of processes that end together do not mix. */
 void stats_print(void)
 {
-	struct line line = {.bytes = 0};
+	struct line line;
 
 	if (out < 0)
 		return;
-	line_add(&line, "gpumem-preload: pid %d", (int)getpid());
+	line_begin(&line);
 	uint64_t any = line_add_served(&line);
 	any += line_add_left(&line);
 	if (atomic_load(&windows))
 		line_add(&line, "; mapped for it %" PRIu64 " times in %.3f s",
 			 (uint64_t)atomic_load(&windows), (double)atomic_load(&window_ns) / 1e9);
-	line_add(&line, "\n");
 	if (any)
-		(void)!real.write(out, line.text, line.bytes);
+		line_write(&line, out);
 	file_stats_print(out);
 }
