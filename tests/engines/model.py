@@ -55,7 +55,7 @@ class Weights:
     def matrix(self, name, rows, columns):
         """Random values; each matrix begins at another one."""
         self.at = (self.at + 4099) % RANDOM_VALUES
-        values = numpy.resize(numpy.roll(self.values, -self.at), (rows, columns))
+        values = numpy.resize(self.values[self.at:], (rows, columns))
         self.writer.add_tensor(f"{name}.weight", values)
 
     def ones(self, name, width):
