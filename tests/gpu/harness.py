@@ -21,6 +21,10 @@ class Failure(Exception):
     """A point could not be completed: the reason, in one line."""
 
 
+class TookTooLong(Failure):
+    """A program did not end in time."""
+
+
 class Report:
     """The results: at once on the terminal and in the log, and as a document at the end."""
 
@@ -227,7 +231,7 @@ class Machine:
         except subprocess.TimeoutExpired as slow:
             said = slow.stdout or b""
             self.report.log(said if isinstance(said, str) else said.decode(errors="replace"))
-            raise Failure(f"{argv[0]} took more than {timeout} s") from None
+            raise TookTooLong(f"{argv[0]} took more than {timeout} s") from None
         self.report.log(result.stdout + result.stderr)
         if check and result.returncode:
             said = (result.stderr or result.stdout).strip().splitlines()
