@@ -83,11 +83,18 @@ static int request_serve(struct share *share, struct share_connection *connectio
 	return notice_serve(share, connection, request);
 }
 
+/* The other requests never wait. And the user's threads in the queue may all be waiting for an
+ * answer to a notice, which must not wait for them. */
+static bool request_is_for_file(enum gpumem_message_type type)
+{
+	return type == GPUMEM_MSG_EXTEND || type == GPUMEM_MSG_RELEASE;
+}
+
 /* Tries the request in the share thread; requests for a file only if no more packets wait.
  * -EINPROGRESS: the request must go to the queue, which is fair to users. */
 static int request_try(struct share *share, struct share_connection *connection)
 {
-	bool tries = connection->request.type == GPUMEM_MSG_HELLO || !share_has_more(share);
+	bool tries = !request_is_for_file(connection->request.type) || !share_has_more(share);
 	int error = tries ? request_serve(share, connection, FILE_NO_WAIT) : -EINPROGRESS;
 
 	return error == -EINPROGRESS ? error : request_done(share, connection, error);
