@@ -27,8 +27,8 @@
 #include "fs/tree/inode_table.h"
 
 #define PERSIST_MAGIC	0x53465047u /* "GPFS" */
-#define PERSIST_VERSION 4
-/* Daemons of this version stored wall-clock seconds. */
+#define PERSIST_VERSION 5
+/* Daemons of version 3 stored wall-clock seconds, and those of version 4 knew no PERSIST_LOADS. */
 #define PERSIST_VERSION_MIN 3
 
 /* The kernel allocates only the pages that were written. */
@@ -68,12 +68,6 @@ static const struct region_kind region_kind = {
     .bytes = sizeof(struct layout),
 };
 
-static const struct region_kind wall_clock_kind = {
-    .name = "gpumemfs-sharing",
-    .head = {.magic = PERSIST_MAGIC, .version = PERSIST_VERSION_MIN},
-    .bytes = sizeof(struct layout),
-};
-
 /* Wall-clock seconds are below, until the year 2242, and nanoseconds since the machine started are
  * above, from its first seconds on. */
 #define WALL_CLOCK_MAX (INT64_C(1) << 33)
@@ -108,9 +102,12 @@ bool persist_raise(struct persist *persist)
 static int region_map(struct fdstore *fdstore, void **region)
 {
 	uint64_t id = fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_MEMORY);
-	int error = region_open(fdstore, id, &region_kind, region);
+	struct region_kind kind = region_kind;
+	int error = region_open(fdstore, id, &kind, region);
 
-	return error == -EPROTO ? region_open(fdstore, id, &wall_clock_kind, region) : error;
+	while (error == -EPROTO && kind.head.version-- > PERSIST_VERSION_MIN)
+		error = region_open(fdstore, id, &kind, region);
+	return error;
 }
 
 int persist_open(struct fdstore *fdstore, struct persist **opened)
