@@ -73,6 +73,10 @@ struct gpumem_lease_ask {
  * anyway. */
 #define GPUMEM_IOC_LEASE_TIMED _IOW('g', 0x4f, struct gpumem_lease_ask)
 
+/* As GPUMEM_IOC_LEASE_TIMED, for a process that stores nothing. If the process listens for
+ * GPUMEM_NOTICE_RECALL, the lease may come with a read delegation: GPUMEM_LAYOUT_DELEGATED. */
+#define GPUMEM_IOC_LEASE_LOADS _IOW('g', 0x50, struct gpumem_lease_ask)
+
 #define GPUMEM_SOCKET_TEXT 1020
 
 /* The result of GPUMEM_IOC_SOCKET: where the mount has its socket. For regular files, with any open
@@ -148,6 +152,9 @@ enum gpumem_notice {
 	GPUMEM_NOTICE_PARK = 1,	  /* give the memory of files back for a while */
 	GPUMEM_NOTICE_UNPARK = 2, /* map such files again */
 	GPUMEM_NOTICE_MEMORY = 3, /* a GPU is full of leased files; by the daemon alone */
+	/* The process's read delegations of the file end: another process may store into the file's
+	 * memory when the notice is answered. By the daemon alone. */
+	GPUMEM_NOTICE_RECALL = 4,
 };
 
 enum gpumem_notice_flags {
@@ -183,7 +190,7 @@ struct gpumem_notified {
 	uint32_t state;	 /* set: enum gpumem_notified_state, and the process: */
 	int32_t pid;
 	int32_t error;	/* errno of the first file that failed; 0: none */
-	uint32_t files; /* that are parked, or mapped again */
+	uint32_t files; /* that are parked, or mapped again; RECALL: 0 */
 	uint32_t reserved;
 };
 
@@ -236,6 +243,9 @@ enum gpumem_layout_flags {
 	GPUMEM_LAYOUT_MORE = 1,	     /* the file has more chunks: GPUMEM_MSG_EXTEND */
 	GPUMEM_LAYOUT_PRIVATE = 2,   /* a copy for the lease alone: no writes are shared */
 	GPUMEM_LAYOUT_READ_ONLY = 4, /* the client must not write: no mechanism prevents it */
+	/* Until a GPUMEM_NOTICE_RECALL no other process stores but through the kernel, so that the
+	 * page cache shows the file's bytes. */
+	GPUMEM_LAYOUT_DELEGATED = 8,
 };
 
 struct gpumem_chunk {
@@ -266,6 +276,7 @@ struct gpumem_msg_key {
 enum gpumem_listen_flags {
 	GPUMEM_LISTEN_PARK = 1,	  /* GPUMEM_NOTICE_PARK and GPUMEM_NOTICE_UNPARK */
 	GPUMEM_LISTEN_MEMORY = 2, /* GPUMEM_NOTICE_MEMORY */
+	GPUMEM_LISTEN_RECALL = 4, /* GPUMEM_NOTICE_RECALL */
 };
 
 /* Makes the connection one for notices, and lets the connection last without a lease. A client
@@ -288,12 +299,12 @@ struct gpumem_msg_notice {
 	uint32_t reserved; /* 0 */
 };
 
-/* What became of GPUMEM_NOTICE_PARK or GPUMEM_NOTICE_UNPARK. The header's request is the number of
- * the notice. */
+/* What became of GPUMEM_NOTICE_PARK, GPUMEM_NOTICE_UNPARK or GPUMEM_NOTICE_RECALL. The header's
+ * request is the number of the notice. */
 struct gpumem_msg_noticed {
 	struct gpumem_msg_header header;
 	int32_t error;	/* errno of the first file that failed; 0: none */
-	uint32_t files; /* that are parked, or mapped again */
+	uint32_t files; /* that are parked, or mapped again; RECALL: 0 */
 };
 
 struct gpumem_msg_error {

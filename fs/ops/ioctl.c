@@ -84,14 +84,13 @@ static enum share_times lease_times(const struct op *op, unsigned command)
 {
 	uid_t uid = fuse_req_ctx(op->req)->uid;
 
-	if (command != GPUMEM_IOC_LEASE_TIMED ||
-	    (uid != op->inode->uid && !user_is_privileged(uid)))
+	if (command == GPUMEM_IOC_LEASE || (uid != op->inode->uid && !user_is_privileged(uid)))
 		return SHARE_TIMES_UNSEEN;
 	return SHARE_TIMES_TOLD;
 }
 
 static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
-			const struct gpumem_lease_ask *ask, enum share_times times)
+			const struct gpumem_lease_ask *ask, unsigned command)
 {
 	struct lease_op *lease = malloc(sizeof(*lease));
 	struct share *share;
@@ -103,7 +102,8 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 		*lease = (struct lease_op){
 		    .ask = {.inode = op->inode,
 			    .access = handle_access(info),
-			    .times = times,
+			    .times = lease_times(op, command),
+			    .loads = command == GPUMEM_IOC_LEASE_LOADS,
 			    .pid = fuse_req_ctx(op->req)->pid,
 			    .uid = fuse_req_ctx(op->req)->uid,
 			    .resent = journal_request_is_resent(op->worker->request_number),
@@ -192,6 +192,19 @@ static int copy_check(const struct op *op, const struct fuse_file_info *info,
 	return ask->reserved ? -EINVAL : 0;
 }
 
+static ssize_t copy_stored(struct op *op, struct share *share, const struct gpumem_copy_ask *ask,
+			   uint64_t bytes)
+{
+	int error = share_store_begin(share, op->to);
+
+	if (error)
+		return error;
+	ssize_t n = op_copy_bytes(op, ask->from, ask->to, bytes);
+
+	share_store_end(share, op->to);
+	return n;
+}
+
 static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
 		       const struct gpumem_copy_ask *ask)
 {
@@ -209,7 +222,7 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	}
 	uint64_t bytes = copy_bytes_possible(op->inode, ask);
 
-	if (bytes > OP_SMALL_BYTES && op_defer(op)) {
+	if ((bytes > OP_SMALL_BYTES || share_store_waits(share, op->inode)) && op_defer(op)) {
 		inode_put(op->fs, from, 1);
 		return;
 	}
@@ -217,7 +230,7 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	op->inode = from;
 	op->offset = ask->from;
 	op->bytes = ask->bytes;
-	ssize_t n = bytes ? op_copy_bytes(op, ask->from, ask->to, bytes) : 0;
+	ssize_t n = bytes ? copy_stored(op, share, ask, bytes) : 0;
 
 	if (n > 0)
 		session_changed(op->fs->session, op->to->ino);
@@ -300,6 +313,7 @@ static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes
 		return out_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_LEASE_TIMED:
+	case GPUMEM_IOC_LEASE_LOADS:
 	case GPUMEM_IOC_COPY:
 		return in_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_NOTIFY:
@@ -343,8 +357,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		break;
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_LEASE_TIMED:
+	case GPUMEM_IOC_LEASE_LOADS:
 		memcpy(&lease, in, sizeof(lease));
-		ioctl_lease(&op, info, &lease, lease_times(&op, command));
+		ioctl_lease(&op, info, &lease, command);
 		break;
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));

@@ -28,6 +28,7 @@
 #include "common/runtime_dir.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
+#include "fs/share/delegation.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/persist.h"
 #include "fs/share/share.h"
@@ -39,8 +40,13 @@ struct share_lease {
 	uint64_t number;
 	struct inode *inode; /* held open */
 	enum gpumem_access access;
-	bool private;	    /* the inode is a copy for this lease alone: copy.h */
-	bool unseen;	    /* may store without the daemon's knowledge: inode_unseen_begin */
+	bool private;	 /* the inode is a copy for this lease alone: copy.h */
+	bool unseen;	 /* may store without the daemon's knowledge: inode_unseen_begin */
+	bool loads;	 /* GPUMEM_IOC_LEASE_LOADS: the holder stores nothing */
+	bool delegated;	 /* GPUMEM_LAYOUT_DELEGATED: never changes, as all layouts say the same */
+	bool recallable; /* in the list of the file's delegations */
+	struct share_lease *delegated_before, *delegated_next;
+	const struct share_connection *holder; /* of a delegation */
 	struct inode *file; /* the source of the copy; NULL: no copy, or an earlier daemon's */
 	int64_t since;	    /* clock_ns */
 	uint32_t slot;	    /* of the lease in the share's persistent memory */
@@ -54,6 +60,7 @@ struct lease_params {
 	struct inode *inode;
 	enum gpumem_access access;
 	enum share_times times;
+	bool loads;
 	struct inode *file; /* the file that inode is a private copy of; NULL: inode is no copy */
 	enum file_wait wait;
 };
@@ -129,6 +136,7 @@ struct share {
 	struct share_listener *listeners;
 	uint64_t last_lease, last_listener;
 	uint32_t last_notice;
+	struct delegations delegations;
 	struct persist *persist; /* set once, its slots under the lock; NULL: no keeper */
 };
 
@@ -208,6 +216,16 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 /* notice.c. The caller owns the connection. 0 or -ENOMEM. */
 int share_listen(struct share *share, struct share_connection *connection, uint32_t flags);
 void share_unlisten(struct share *share, struct share_connection *connection);
+/* Under the share's lock, as the next two. Whether the connection's process listens for notices of
+ * a kind (enum gpumem_listen_flags). */
+bool share_listens(const struct share *share, const struct share_connection *connection,
+		   uint32_t flag);
+/* The number of a new notice. */
+uint32_t share_notice_number(struct share *share);
+/* Sends GPUMEM_NOTICE_RECALL to the process of a connection. Whether an answer will come: also when
+ * the process ends. */
+bool share_tell_process(struct share *share, const struct share_connection *connection,
+			uint32_t number, const struct gpumem_msg_notice *notice);
 /* Notes the connection's answer to a notice. */
 void share_noticed(struct share *share, struct share_connection *connection,
 		   const struct share_request *request);

@@ -41,7 +41,8 @@ static uint32_t lease_persist_flags(const struct share_lease *lease)
 {
 	if (lease->private)
 		return PERSIST_PRIVATE;
-	return lease->access == GPUMEM_ACCESS_WRITE && !lease->unseen ? PERSIST_TIMED : 0;
+	return (lease->access == GPUMEM_ACCESS_WRITE && !lease->unseen ? PERSIST_TIMED : 0) |
+	       (lease->loads ? PERSIST_LOADS : 0) | (lease->delegated ? PERSIST_DELEGATED : 0);
 }
 
 /* False where the persistent memory has no room. */
@@ -62,17 +63,32 @@ static bool lease_persist(struct share *share, struct share_connection *connecti
 	return !share->persist || lease->slot != PERSIST_NO_SLOT;
 }
 
+/* Under the share's lock: forgets a lease that lease_register has registered. */
+static void lease_unregister(struct share *share, struct share_connection *connection,
+			     struct share_lease *lease)
+{
+	HASH_DEL(connection->leases, lease);
+	delegation_lease_remove(share, lease);
+}
+
 /* Under the share's lock. 0 or -ENOMEM. */
 static int lease_register(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease)
 {
-	if (!lease_persist(share, connection, lease))
-		return -ENOMEM;
 	int error = lease_add(connection, lease);
 
 	if (error)
-		persist_lease_remove(share->persist, lease->slot);
-	return error;
+		return error;
+	/* First, because the stored flags tell of the delegation. */
+	error = delegation_lease_add(share, connection, lease);
+	if (error) {
+		HASH_DEL(connection->leases, lease);
+		return error;
+	}
+	if (lease_persist(share, connection, lease))
+		return 0;
+	lease_unregister(share, connection, lease);
+	return -ENOMEM;
 }
 
 /* Under no lock: the caller owns the connection, so the lease stays. */
@@ -108,6 +124,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->private = params->file != NULL;
 	lease->unseen = params->access == GPUMEM_ACCESS_WRITE && !lease->private &&
 			params->times == SHARE_TIMES_UNSEEN;
+	lease->loads = params->loads;
 	lease->file = params->file;
 	lease->since = clock_ns();
 	lease->request = params->request;
@@ -143,9 +160,11 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	*lease = (struct share_lease){
 	    .number = stored->number,
 	    .inode = inode,
-	    .access = stored->access & ~(PERSIST_PRIVATE | PERSIST_TIMED),
+	    .access = stored->access & ~PERSIST_FLAGS,
 	    .private = stored->access & PERSIST_PRIVATE,
 	    .unseen = persist_lease_is_unseen(stored),
+	    .loads = stored->access & PERSIST_LOADS,
+	    .delegated = stored->access & PERSIST_DELEGATED,
 	    .since = stored->since,
 	    .slot = slot,
 	    .request = stored->request,
@@ -161,6 +180,10 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	}
 	pthread_mutex_lock(&share->lock);
 	error = lease_add(connection, lease);
+	if (!error && delegation_lease_add(share, connection, lease)) {
+		HASH_DEL(connection->leases, lease);
+		error = -ENOMEM;
+	}
 	pthread_mutex_unlock(&share->lock);
 	if (error) {
 		ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
@@ -221,7 +244,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 		      struct share_lease *lease)
 {
 	pthread_mutex_lock(&share->lock);
-	HASH_DEL(connection->leases, lease);
+	lease_unregister(share, connection, lease);
 	pthread_mutex_unlock(&share->lock);
 	lease_list_remove(share->fs->leases, &lease->listed);
 	ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
@@ -307,6 +330,13 @@ static void lease_announce(struct share *share, const struct share_lease *lease,
 		share->changed(share->fs->session, lease->inode->ino);
 }
 
+/* The kernel's pages do not show what the holder of the lease may store from now on. */
+static void lease_recall(struct share *share, const struct share_lease *lease)
+{
+	if (lease->access == GPUMEM_ACCESS_WRITE && !lease->private && !lease->loads)
+		delegations_recall(share, lease->inode->ino);
+}
+
 /* Leases the memory of the file itself, with a reference of the lease's own. -EPERM: a reader may
  * not have that memory. */
 static int lease_shared(struct share *share, struct share_connection *connection,
@@ -324,6 +354,8 @@ static int lease_shared(struct share *share, struct share_connection *connection
 		lease_undo(share, params->inode, (enum file_lease_kind)kind);
 		return error;
 	}
+	if (params->wait == FILE_MAY_WAIT)
+		lease_recall(share, lease);
 	if (lease->unseen)
 		inode_unseen_begin(params->inode);
 	lease_announce(share, lease, allocated);
@@ -410,6 +442,7 @@ static struct share_lease *lease_of_ask(const struct share_connection *connectio
 static int lease_resume(struct share *share, struct share_connection *connection,
 			struct share_lease *lease, const struct lease_params *params)
 {
+	lease_recall(share, lease);
 	int error = lease_is_dropped(lease) ? -EPERM
 					    : lease_send_more(share, connection, lease,
 							      params->request, 0, params->wait);
@@ -439,6 +472,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 	    .inode = ask->inode,
 	    .access = ask->access,
 	    .times = ask->times,
+	    .loads = ask->loads,
 	    .wait = wait,
 	};
 	struct share_lease *earlier = ask->resent ? lease_of_ask(connection, ask) : NULL;
@@ -446,6 +480,8 @@ int share_lease(struct share *share, struct share_connection *connection,
 	if (earlier)
 		return wait == FILE_NO_WAIT ? -EINPROGRESS
 					    : lease_resume(share, connection, earlier, &params);
+	if (wait == FILE_NO_WAIT && !ask->loads && delegation_exists(share, ask->inode->ino))
+		return -EINPROGRESS;
 	/* The user's leases of ended connections may still wait for their end in the queue. */
 	if (wait == FILE_NO_WAIT && ledger_is_reached(share->fs, connection->uid, LEDGER_LEASES))
 		return -EINPROGRESS;

@@ -43,8 +43,12 @@ int share_listen(struct share *share, struct share_connection *connection, uint3
 void share_unlisten(struct share *share, struct share_connection *connection)
 {
 	scoped_lock(&share->lock);
-	if (connection->listener)
-		DL_DELETE(share->listeners, connection->listener);
+	if (!connection->listener)
+		return;
+	DL_DELETE(share->listeners, connection->listener);
+	for (unsigned i = 0; i < SHARE_NOTICES; i++)
+		if (!connection->listener->notices[i].answered)
+			delegation_answered(share, connection->listener->notices[i].number);
 	free(connection->listener);
 	connection->listener = NULL;
 }
@@ -66,9 +70,10 @@ void share_noticed(struct share *share, struct share_connection *connection,
 	struct share_notice *notice =
 	    connection->listener ? notice_find(connection->listener, request->number) : NULL;
 
-	if (!notice)
+	if (!notice || notice->answered)
 		return;
 	notice->answered = true;
+	delegation_answered(share, notice->number);
 	notice->error = request->error;
 	notice->files = request->files;
 }
@@ -136,6 +141,40 @@ static bool listeners_tell_some(struct share *share, struct telling *telling)
 	return false;
 }
 
+static struct share_listener *listener_of(const struct share *share,
+					  const struct share_connection *connection, uint32_t flag)
+{
+	struct share_listener *at;
+
+	DL_FOREACH (share->listeners, at) {
+		if (at->flags & flag && !at->connection->ending &&
+		    at->connection->pid == connection->pid &&
+		    at->connection->uid == connection->uid)
+			return at;
+	}
+	return NULL;
+}
+
+bool share_listens(const struct share *share, const struct share_connection *connection,
+		   uint32_t flag)
+{
+	return listener_of(share, connection, flag);
+}
+
+uint32_t share_notice_number(struct share *share)
+{
+	share->last_notice += share->last_notice == UINT32_MAX ? 2 : 1;
+	return share->last_notice;
+}
+
+bool share_tell_process(struct share *share, const struct share_connection *connection,
+			uint32_t number, const struct gpumem_msg_notice *notice)
+{
+	struct share_listener *listener = listener_of(share, connection, GPUMEM_LISTEN_RECALL);
+
+	return listener && notice_send(listener, number, notice);
+}
+
 static int notify_check(const struct gpumem_notify *notify)
 {
 	if (notify->version != GPUMEM_PROTOCOL_VERSION)
@@ -157,8 +196,7 @@ int share_notify(struct share *share, uid_t uid, const struct inode *inode,
 	if (error)
 		return error;
 	pthread_mutex_lock(&share->lock);
-	share->last_notice += share->last_notice == UINT32_MAX ? 2 : 1;
-	telling.number = share->last_notice;
+	telling.number = share_notice_number(share);
 	telling.last = share->last_listener;
 	pthread_mutex_unlock(&share->lock);
 	while (listeners_tell_some(share, &telling) && !worker_is_interrupted())

@@ -155,6 +155,7 @@ static void share_free(struct share *share)
 	if (share->stop_fd >= 0)
 		close(share->stop_fd);
 	persist_close(share->persist);
+	pthread_cond_destroy(&share->delegations.answered);
 	pthread_mutex_destroy(&share->lock);
 	free(share);
 }
@@ -204,6 +205,7 @@ int share_open(struct fs *fs, dev_t device, share_changed *changed, struct share
 			   /* Late answers to notices of an earlier daemon have other numbers. */
 			   .last_notice = (uint32_t)clock_ns()};
 	pthread_mutex_init(&share->lock, NULL);
+	pthread_cond_init(&share->delegations.answered, NULL);
 	int error = share_start(share);
 
 	if (error) {
@@ -274,6 +276,21 @@ int share_ask(struct share *share, struct share_ask *ask)
 	int error = share_connection_acquire_key(share, ask, &connection);
 
 	return error ? error : share_serve_ask(share, connection, ask);
+}
+
+bool share_store_waits(struct share *share, const struct inode *inode)
+{
+	return delegation_exists(share, inode->ino);
+}
+
+int share_store_begin(struct share *share, const struct inode *inode)
+{
+	return delegation_store_begin(share, inode->ino);
+}
+
+void share_store_end(struct share *share, const struct inode *inode)
+{
+	delegation_store_end(share, inode->ino);
 }
 
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],

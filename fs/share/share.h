@@ -47,12 +47,14 @@ void share_close(struct share *share);
 /* How the daemon learns of the holder's stores: not at all, or by a write(2) for their times. */
 enum share_times { SHARE_TIMES_UNSEEN, SHARE_TIMES_TOLD };
 
-/* A GPUMEM_IOC_LEASE, or with SHARE_TIMES_TOLD a GPUMEM_IOC_LEASE_TIMED. */
+/* A GPUMEM_IOC_LEASE, or with SHARE_TIMES_TOLD a GPUMEM_IOC_LEASE_TIMED, or with loads a
+ * GPUMEM_IOC_LEASE_LOADS. */
 struct share_ask {
 	struct inode *inode; /* stays until the answer to the ioctl */
 	enum gpumem_access access;
 	enum share_times times;
-	pid_t pid; /* of the caller */
+	bool loads; /* the process stores nothing */
+	pid_t pid;  /* of the caller */
 	uid_t uid;
 	bool resent;	  /* an earlier daemon may have begun to serve the ioctl */
 	uint64_t request; /* the number of the ioctl's request; 0: none */
@@ -64,6 +66,12 @@ struct share_ask {
 /* Leases an opened file: 0 once the answer is on the connection, or -errno as common/protocol.h
  * says. -EINPROGRESS: done will be called, or has been called already. */
 int share_ask(struct share *share, struct share_ask *ask);
+
+/* Around a copy into an inode's memory that the kernel does not see. share_store_waits: whether
+ * processes must be told first, which may take seconds. share_store_begin: 0 or -ENOMEM. */
+bool share_store_waits(struct share *share, const struct inode *inode);
+int share_store_begin(struct share *share, const struct inode *inode);
+void share_store_end(struct share *share, const struct inode *inode);
 
 /* Drops a file's leases that began before a time (clock_ns) and returns their number. The holders
  * still have their mappings, but the leases no longer prevent changes of the file. */

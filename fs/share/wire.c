@@ -46,7 +46,7 @@ static int parse_release(const void *packet, size_t bytes, struct share_request 
 
 static int parse_listen(const void *packet, size_t bytes, struct share_request *request)
 {
-	const uint32_t flags = GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY;
+	const uint32_t flags = GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL;
 	struct gpumem_msg_listen message;
 
 	if (bytes != sizeof(message))
@@ -253,7 +253,8 @@ static uint32_t lease_flags(const struct share_lease *lease)
 {
 	if (lease->private)
 		return GPUMEM_LAYOUT_PRIVATE;
-	return lease->access == GPUMEM_ACCESS_WRITE ? 0 : GPUMEM_LAYOUT_READ_ONLY;
+	return (lease->access == GPUMEM_ACCESS_WRITE ? 0 : GPUMEM_LAYOUT_READ_ONLY) |
+	       (lease->delegated ? GPUMEM_LAYOUT_DELEGATED : 0);
 }
 
 /* Objects of host/ show their holders: host_out.h. */

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Read delegations, as NFSv4 has them: a process that only loads from a file may read the file
+ * through the kernel's page cache, which does not show what other processes store through their
+ * leases. So the daemon recalls the delegations of a file before another lease can store.
+ *
+ * Only processes that may have the file's own memory get delegations, and they could store into the
+ * file themselves: so it is no harm to others that the daemon waits for their answers. */
+#include "fs/share/delegation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "fs/core/fs.h"
+#include "fs/share/internal.h"
+#include "fs/tree/inode.h"
+
+/* A process that has not answered by then reads old bytes until the process runs again. The first
+ * BAR mapping of a process takes up to a second, most of it in the driver. */
+#define RECALL_WAIT (2 * CLOCK_SECOND)
+
+/* For each of them the listeners are searched under the share's lock. */
+#define DELEGATIONS_MAX 64
+
+/* A file with leases that may store, or with delegations. */
+struct delegation_file {
+	UT_hash_handle hh;
+	uint64_t ino;
+	unsigned storing;
+	unsigned n_delegated;
+	struct share_lease *delegated;
+};
+
+static struct delegation_file *file_find(const struct share *share, uint64_t ino)
+{
+	struct delegation_file *file = NULL;
+
+	HASH_FIND(hh, share->delegations.files, &ino, sizeof(ino), file);
+	return file;
+}
+
+static struct delegation_file *file_get(struct share *share, uint64_t ino)
+{
+	struct delegation_file *file = file_find(share, ino);
+
+	if (file)
+		return file;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	file->ino = ino;
+	if (HASH_ADD_NEW(hh, share->delegations.files, ino, sizeof(ino), file))
+		return file;
+	free(file);
+	return NULL;
+}
+
+static void file_put(struct share *share, struct delegation_file *file)
+{
+	if (file->storing || file->delegated)
+		return;
+	HASH_DEL(share->delegations.files, file);
+	free(file);
+}
+
+static bool lease_stores(const struct share_lease *lease)
+{
+	return lease->access == GPUMEM_ACCESS_WRITE && !lease->private && !lease->loads;
+}
+
+/* Requests over io_uring are served by the thread that has the ring, which must not wait. */
+static bool file_is_free(const struct share *share, const struct delegation_file *file)
+{
+	return !file->storing && file->n_delegated < DELEGATIONS_MAX && !share->fs->can.io_uring.on;
+}
+
+static void delegation_end(struct delegation_file *file, struct share_lease *lease)
+{
+	DL_DELETE2(file->delegated, lease, delegated_before, delegated_next);
+	file->n_delegated--;
+	lease->recallable = false;
+}
+
+int delegation_lease_add(struct share *share, const struct share_connection *connection,
+			 struct share_lease *lease)
+{
+	bool wants = lease->loads && !lease->private &&
+		     share_listens(share, connection, GPUMEM_LISTEN_RECALL);
+
+	if (!wants && !lease_stores(lease))
+		return 0;
+	struct delegation_file *file = file_get(share, lease->inode->ino);
+
+	if (!file)
+		return -ENOMEM;
+	lease->holder = connection;
+	if (!wants) {
+		file->storing++;
+	} else if (lease->delegated || file_is_free(share, file)) {
+		lease->delegated = lease->recallable = true;
+		file->n_delegated++;
+		DL_APPEND2(file->delegated, lease, delegated_before, delegated_next);
+	}
+	file_put(share, file);
+	return 0;
+}
+
+void delegation_lease_remove(struct share *share, struct share_lease *lease)
+{
+	struct delegation_file *file = file_find(share, lease->inode->ino);
+
+	if (!file)
+		return;
+	if (lease->recallable)
+		delegation_end(file, lease);
+	else if (lease_stores(lease))
+		file->storing--;
+	file_put(share, file);
+}
+
+bool delegation_exists(struct share *share, uint64_t ino)
+{
+	scoped_lock(&share->lock);
+	const struct delegation_file *file = file_find(share, ino);
+
+	return file && file->delegated;
+}
+
+int delegation_store_begin(struct share *share, uint64_t ino)
+{
+	pthread_mutex_lock(&share->lock);
+	struct delegation_file *file = file_get(share, ino);
+
+	if (file)
+		file->storing++;
+	pthread_mutex_unlock(&share->lock);
+	if (!file)
+		return -ENOMEM;
+	delegations_recall(share, ino);
+	return 0;
+}
+
+void delegation_store_end(struct share *share, uint64_t ino)
+{
+	scoped_lock(&share->lock);
+	struct delegation_file *file = file_find(share, ino);
+
+	file->storing--;
+	file_put(share, file);
+}
+
+/* Under the share's lock. */
+static void recall_send(struct share *share, struct delegation_file *file,
+			struct delegation_recall *recall)
+{
+	const struct gpumem_msg_notice notice = {.what = GPUMEM_NOTICE_RECALL, .inode = file->ino};
+
+	while (file->delegated) {
+		struct share_lease *lease = file->delegated;
+
+		delegation_end(file, lease);
+		recall->unanswered +=
+		    share_tell_process(share, lease->holder, recall->number, &notice);
+	}
+	file_put(share, file);
+}
+
+void delegations_recall(struct share *share, uint64_t ino)
+{
+	const int64_t deadline = clock_ns() + RECALL_WAIT;
+	struct delegation_recall recall = {0};
+
+	scoped_lock(&share->lock);
+	struct delegation_file *file = file_find(share, ino);
+
+	if (!file || !file->delegated)
+		return;
+	recall.number = share_notice_number(share);
+	DL_APPEND(share->delegations.recalls, &recall);
+	recall_send(share, file, &recall);
+	while (recall.unanswered &&
+	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
+		;
+	DL_DELETE(share->delegations.recalls, &recall);
+}
+
+void delegation_answered(struct share *share, uint32_t number)
+{
+	struct delegation_recall *recall;
+
+	DL_SEARCH_SCALAR(share->delegations.recalls, recall, number, number);
+	if (!recall || !recall->unanswered)
+		return;
+	recall->unanswered--;
+	pthread_cond_broadcast(&share->delegations.answered);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#ifndef FS_SHARE_DELEGATION_H
+#define FS_SHARE_DELEGATION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct share;
+struct share_connection;
+struct share_lease;
+struct delegation_file;
+
+/* A thread that waits for the processes whose delegations of a file end. */
+struct delegation_recall {
+	struct delegation_recall *prev, *next;
+	uint32_t number;     /* of the notice */
+	unsigned unanswered; /* notices */
+};
+
+/* Part of the share; under its lock, and so is answered. */
+struct delegations {
+	struct delegation_file *files;	   /* by the inode's number */
+	struct delegation_recall *recalls; /* that wait */
+	pthread_cond_t answered;
+};
+
+/* Both functions under the share's lock. delegation_lease_add decides whether the lease gets a
+ * delegation, and from then on no delegation is given beside a lease that may store: 0 or -ENOMEM.
+ */
+int delegation_lease_add(struct share *share, const struct share_connection *connection,
+			 struct share_lease *lease);
+void delegation_lease_remove(struct share *share, struct share_lease *lease);
+
+/* Whether delegations_recall may have to wait. */
+bool delegation_exists(struct share *share, uint64_t ino);
+/* Ends the delegations of an inode, and waits up to two seconds for the answers of their holders.
+ */
+void delegations_recall(struct share *share, uint64_t ino);
+/* Around stores of the daemon that the kernel does not see, for which delegations end, too. 0 or
+ * -ENOMEM. */
+int delegation_store_begin(struct share *share, uint64_t ino);
+void delegation_store_end(struct share *share, uint64_t ino);
+/* A listener answered a notice, or listens no more. Under the share's lock. */
+void delegation_answered(struct share *share, uint32_t number);
+
+#endif
