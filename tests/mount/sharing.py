@@ -12,8 +12,12 @@ from pathlib import Path
 KEY_BYTES = 32
 IOC_LEASE = 1 << 30 | 8 + KEY_BYTES << 16 | ord("g") << 8 | 0x48
 IOC_LEASE_TIMED = IOC_LEASE + 7
+IOC_LEASE_LOADS = IOC_LEASE + 8
+COPY_BYTES = 40 + KEY_BYTES
+IOC_COPY = 1 << 30 | COPY_BYTES << 16 | ord("g") << 8 | 0x4a
 HEADER, MAGIC, VERSION = struct.Struct("=IHHII"), 0x4d465047, 2
-RELEASE, HELLO, LAYOUT = 3, 4, 16
+RELEASE, HELLO, LISTEN, NOTICED, LAYOUT, NOTICE = 3, 4, 5, 6, 16, 20
+LISTEN_RECALL, NOTICE_RECALL, LAYOUT_PRIVATE, LAYOUT_DELEGATED = 4, 4, 2, 8
 NUMBERS = itertools.count(1)
 
 
@@ -49,14 +53,48 @@ def ask(file, key, command=IOC_LEASE):
     return number
 
 
-def answer(connection, number):
-    """The file's size from the layout that answers the request."""
+def ask_copy(file, argument):
+    """GPUMEM_IOC_COPY: the number of bytes."""
+    return fcntl.ioctl(file, IOC_COPY, bytearray(argument))
+
+
+def answer_packet(connection, number):
+    """The layout that answers the request, without its descriptors."""
     packet, answered = receive(connection)
     while answered < number:
         packet, answered = receive(connection)
     if (HEADER.unpack_from(packet)[2], answered) != (LAYOUT, number):
         raise AssertionError(f"no layout for request {number}: {packet}")
-    return struct.unpack_from("=Q", packet, HEADER.size + 8)[0]
+    return packet
+
+
+def answer(connection, number):
+    """The file's size from the layout that answers the request."""
+    return struct.unpack_from("=Q", answer_packet(connection, number), HEADER.size + 8)[0]
+
+
+def layout_flags(packet):
+    return struct.unpack_from("=I", packet, HEADER.size + 20)[0]
+
+
+def listen(connection, flags):
+    """Makes the connection one for notices."""
+    connection.send(HEADER.pack(MAGIC, VERSION, LISTEN, HEADER.size + 8, next(NUMBERS)) + struct.pack("=II", flags, 0))
+    receive(connection)
+
+
+def notice(connection):
+    """The next notice: its number, what it asks for, and the inode."""
+    packet, number = receive(connection)
+    if HEADER.unpack_from(packet)[2] != NOTICE:
+        raise AssertionError(f"no notice: {packet}")
+    what, _, inode = struct.unpack_from("=IIQ", packet, HEADER.size)
+    return number, what, inode
+
+
+def noticed(connection, number):
+    """Answers a notice."""
+    connection.send(HEADER.pack(MAGIC, VERSION, NOTICED, HEADER.size + 8, number) + struct.pack("=iI", 0, 0))
 
 
 def lease(file, connection, command=IOC_LEASE):

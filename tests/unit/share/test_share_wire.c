@@ -62,7 +62,7 @@ START_TEST(messages_about_notices)
 	for (uint32_t flags = 0; flags < 16; flags++) {
 		listen.flags = flags;
 		ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request),
-				 flags >= 1 && flags <= 3 ? 0 : -EBADMSG);
+				 flags >= 1 && flags <= 7 ? 0 : -EBADMSG);
 	}
 	listen.flags = 1;
 	listen.reserved = 1;
