@@ -107,7 +107,8 @@ static int packet_check_error(const struct client_packet *packet)
 
 static int packet_check_fields(const struct gpumem_msg_layout *message, size_t bytes)
 {
-	const uint32_t flags = GPUMEM_LAYOUT_MORE | GPUMEM_LAYOUT_PRIVATE | GPUMEM_LAYOUT_READ_ONLY;
+	const uint32_t flags = GPUMEM_LAYOUT_MORE | GPUMEM_LAYOUT_PRIVATE |
+			       GPUMEM_LAYOUT_READ_ONLY | GPUMEM_LAYOUT_DELEGATED;
 
 	if (bytes < sizeof(*message) || message->n_chunks > GPUMEM_CHUNKS_PER_MESSAGE ||
 	    bytes != sizeof(*message) + message->n_chunks * sizeof(message->chunks[0]))
@@ -301,8 +302,11 @@ static bool notice_is_valid(const struct gpumem_msg_notice *notice)
 
 	if (notice->flags & ~(uint32_t)GPUMEM_NOTICE_NOW || notice->reserved)
 		return false;
-	return parks ? !notice->bytes && !notice->device
-		     : notice->what == GPUMEM_NOTICE_MEMORY && !notice->flags && !notice->inode;
+	if (parks)
+		return !notice->bytes && !notice->device;
+	if (notice->what == GPUMEM_NOTICE_RECALL)
+		return !notice->flags && notice->inode && !notice->bytes && !notice->device;
+	return notice->what == GPUMEM_NOTICE_MEMORY && !notice->flags && !notice->inode;
 }
 
 int client_answer_notice(const void *packet, size_t bytes, struct gpumem_msg_notice *notice)

@@ -106,13 +106,18 @@ static int file_fail(int error)
 
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 {
-	int rights = flags & ~CLIENT_LEASE_TIMED, rc = -ENOTTY;
+	const struct {
+		int flags; /* that ask for the command; 0: the last one */
+		unsigned long command;
+	} kinds[] = {{CLIENT_LEASE_LOADS, GPUMEM_IOC_LEASE_LOADS},
+		     {CLIENT_LEASE_FLAGS, GPUMEM_IOC_LEASE_TIMED},
+		     {0, GPUMEM_IOC_LEASE}};
+	int rights = flags & ~CLIENT_LEASE_FLAGS, rc = -ENOTTY;
 
-	if (flags & CLIENT_LEASE_TIMED)
-		rc =
-		    file_ask(fd, rights, lease_ask, (struct question){GPUMEM_IOC_LEASE_TIMED, ask});
-	if (rc == -ENOTTY)
-		rc = file_ask(fd, rights, lease_ask, (struct question){GPUMEM_IOC_LEASE, ask});
+	for (unsigned i = 0; rc == -ENOTTY && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!kinds[i].flags || flags & kinds[i].flags)
+			rc = file_ask(fd, rights, lease_ask,
+				      (struct question){kinds[i].command, ask});
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
 

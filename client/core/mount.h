@@ -11,6 +11,10 @@
 /* A bit of flags, the same as GPUMEM_OPEN_TIMED of gpumem.h: GPUMEM_IOC_LEASE_TIMED, or
  * GPUMEM_IOC_LEASE where the daemon is older. */
 #define CLIENT_LEASE_TIMED (1 << 30)
+/* Another bit: GPUMEM_IOC_LEASE_LOADS, or the next older kind that the daemon knows. */
+#define CLIENT_LEASE_LOADS (1 << 29)
+#define CLIENT_LEASE_FLAGS (CLIENT_LEASE_TIMED | CLIENT_LEASE_LOADS)
+
 /* Has the daemon send the file's lease over the connection in ask, with the rights of flags
  * (O_RDONLY, O_RDWR), by the descriptor or, if the descriptor is O_PATH or
  * has fewer rights, by the file opened again. 0; -ESTALE without a text, as

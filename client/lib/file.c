@@ -126,7 +126,7 @@ static int file_reopen(const struct gpumem *file)
 {
 	char path[BENEATH_THROUGH_MAX];
 	int fd =
-	    open(beneath_through(file->fd, path), (file->flags & ~CLIENT_LEASE_TIMED) | O_CLOEXEC);
+	    open(beneath_through(file->fd, path), (file->flags & ~CLIENT_LEASE_FLAGS) | O_CLOEXEC);
 	return fd >= 0 ? fd : client_fail(errno, "opening the file again: %s", strerror(errno));
 }
 

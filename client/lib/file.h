@@ -38,7 +38,7 @@ struct gpumem {
 				*/
 	} fd_kind;
 	struct client_identity identity;      /* never changes */
-	int flags;			      /* O_RDONLY or O_RDWR, and CLIENT_LEASE_TIMED */
+	int flags;			      /* O_RDONLY or O_RDWR, and CLIENT_LEASE_FLAGS */
 	struct client_connection *connection; /* NULL: the lease is the parent's */
 	struct client_layout layout;
 	struct client_device_map device;
