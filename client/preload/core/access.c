@@ -114,8 +114,10 @@ static bool lease_is_direct(gpumem *file)
 gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *why)
 {
 	int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
-	gpumem *file =
-	    lease_with_flags(fd, O_RDWR | (times == ACCESS_TIMED ? CLIENT_LEASE_TIMED : 0));
+	const int kinds[] = {[ACCESS_LOADS] = CLIENT_LEASE_LOADS,
+			     [ACCESS_TIMED] = CLIENT_LEASE_TIMED,
+			     [ACCESS_STORES] = 0};
+	gpumem *file = lease_with_flags(fd, O_RDWR | kinds[times]);
 
 	*why = LEFT_FAILED;
 	*writable = true;
@@ -123,7 +125,7 @@ gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats
 		*why = LEFT_RIGHTS;
 		*writable = false;
 		if (mode == O_RDONLY && file_is_trusted(fd))
-			file = lease_with_flags(fd, O_RDONLY);
+			file = lease_with_flags(fd, O_RDONLY | (kinds[times] & CLIENT_LEASE_LOADS));
 	}
 	if (file && !lease_is_direct(file)) {
 		gpumem_close(file);

@@ -25,9 +25,9 @@ enum access_kind access_kind(int fd, enum stats_left *why);
 
 /* Takes a lease of the file's own memory, never of a copy, for writing if the process has that
  * right; *writable tells. NULL, with the reason in *why. ACCESS_STORES: the program stores through
- * a mapping, and the daemon moves the file's times. ACCESS_TIMED: the program only loads, or the
- * library tells the kernel of stores. */
-enum access_times { ACCESS_TIMED, ACCESS_STORES };
+ * a mapping, and the daemon moves the file's times. ACCESS_TIMED: the library tells the kernel of
+ * stores. ACCESS_LOADS: nothing is stored. */
+enum access_times { ACCESS_STORES, ACCESS_TIMED, ACCESS_LOADS };
 gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *why);
 
 #endif
