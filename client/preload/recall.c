@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/recall.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "client/core/answer.h"
+#include "client/core/mount.h"
+#include "client/core/private_fd.h"
+#include "client/core/process.h"
+#include "client/preload/core/own.h"
+#include "common/cleanup.h"
+
+/* A process sees few mounts of gpumemfs. */
+#define LISTENERS_MAX 8
+
+/* A daemon that does not answer by then sends no notices. */
+#define ANSWER_SECONDS 2
+
+struct listener {
+	uint64_t device;
+	int fd; /* the library's; -1: does not listen. The thread closes fd, or a child of fork */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of listeners */
+static struct listener listeners[LISTENERS_MAX] = {[0 ... LISTENERS_MAX - 1] = {.fd = -1}};
+static void (*on_recall)(uint64_t device, uint64_t inode);
+
+void recall_start(void (*recalled)(uint64_t device, uint64_t inode))
+{
+	on_recall = recalled;
+}
+
+static struct gpumem_msg_header header(uint16_t type, size_t bytes, uint32_t number)
+{
+	return (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
+					  .version = GPUMEM_PROTOCOL_VERSION,
+					  .type = type,
+					  .bytes = (uint32_t)bytes,
+					  .request = number};
+}
+
+/* The result of client_answer_notice for the next packet. */
+static int notice_receive(int fd, struct gpumem_msg_notice *notice)
+{
+	char packet[sizeof(*notice) + 1];
+	ssize_t n;
+
+	do {
+		n = recv(fd, packet, sizeof(packet), 0);
+	} while (n < 0 && errno == EINTR);
+	CLIENT_CALL();
+	return n <= 0 ? -EPIPE : client_answer_notice(packet, (size_t)n, notice);
+}
+
+/* The descriptor of a connection over which recalls come, or -errno. */
+static int listener_connect(int file)
+{
+	struct gpumem_msg_listen request = {.header = header(GPUMEM_MSG_LISTEN, sizeof(request), 1),
+					    .flags = GPUMEM_LISTEN_RECALL};
+	struct timeval patience = {.tv_sec = ANSWER_SECONDS}, forever = {0};
+	struct gpumem_msg_notice notice;
+
+	client_enter();
+	int fd = client_mount_connect(file);
+	client_leave();
+	if (fd < 0)
+		return fd;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) &&
+	    notice_receive(fd, &notice) == 1 &&
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever)) == 0)
+		return fd;
+	close(fd);
+	return -ENOTCONN;
+}
+
+static void notice_answer(int fd, uint32_t number)
+{
+	struct gpumem_msg_noticed answer = {.header =
+						header(GPUMEM_MSG_NOTICED, sizeof(answer), number)};
+
+	/* A lost packet ends the connection. */
+	(void)!send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
+static void *listener_main(void *pointer)
+{
+	struct listener *listener = pointer;
+	struct gpumem_msg_notice notice;
+
+	own_thread_began();
+	while (notice_receive(listener->fd, &notice) == 0) {
+		on_recall(listener->device, notice.inode);
+		notice_answer(listener->fd, notice.header.request);
+	}
+	/* No further recalls come. */
+	pthread_mutex_lock(&lock);
+	close(listener->fd);
+	listener->fd = -1;
+	pthread_mutex_unlock(&lock);
+	on_recall(listener->device, 0);
+	return NULL;
+}
+
+/* Under lock. */
+static struct listener *listener_find(uint64_t device)
+{
+	struct listener *free = NULL;
+
+	for (unsigned i = 0; i < LISTENERS_MAX; i++) {
+		if (listeners[i].fd >= 0 && listeners[i].device == device)
+			return &listeners[i];
+		if (listeners[i].fd < 0)
+			free = &listeners[i];
+	}
+	return free;
+}
+
+bool recall_listen(int fd, uint64_t device)
+{
+	pthread_t thread;
+
+	scoped_lock(&lock);
+	struct listener *listener = listener_find(device);
+
+	if (!listener || listener->fd >= 0)
+		return listener;
+	int connection = listener_connect(fd);
+
+	if (connection < 0)
+		return false;
+	*listener = (struct listener){device, connection};
+	if (client_private_fd_thread(&thread, listener_main, listener) == 0) {
+		pthread_detach(thread);
+		return true;
+	}
+	close(connection);
+	listener->fd = -1;
+	return false;
+}
+
+void recall_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (unsigned i = 0; i < LISTENERS_MAX; i++) {
+		if (listeners[i].fd >= 0)
+			close(listeners[i].fd);
+		listeners[i].fd = -1;
+	}
+}
