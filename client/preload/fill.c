@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/preload/fill.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/core/private_fd.h"
+#include "client/preload/core/own.h"
+#include "common/cleanup.h"
+
+#define THREADS 4
+/* A call of madvise(2) holds up calls that change mappings, for 4 ms. */
+#define PIECE (16UL << 20)
+
+struct fill {
+	struct fill *next; /* under lock */
+	char *start;
+	size_t bytes;
+	atomic_size_t done; /* bytes that threads have taken */
+	atomic_bool ended;
+	unsigned threads; /* under lock: that still use this */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+static struct fill *fills;
+static atomic_bool any; /* the list is not empty; changed under lock */
+
+/* Under lock. */
+static void fill_remove(const struct fill *fill)
+{
+	struct fill **at = &fills;
+
+	while (*at != fill)
+		at = &(*at)->next;
+	*at = fill->next;
+	atomic_store(&any, fills != NULL);
+}
+
+static void fill_put(struct fill *fill)
+{
+	pthread_mutex_lock(&lock);
+	bool last = --fill->threads == 0;
+	if (last)
+		fill_remove(fill);
+	pthread_mutex_unlock(&lock);
+	if (last)
+		free(fill);
+}
+
+/* The mapping may have become another one, where this is refused, or may end before the end of its
+ * file. */
+static bool piece_fill(const struct fill *fill, size_t at)
+{
+	size_t left = fill->bytes - at;
+
+	return madvise(fill->start + at, left < PIECE ? left : PIECE, MADV_POPULATE_READ) == 0;
+}
+
+static void *fill_main(void *pointer)
+{
+	struct fill *fill = pointer;
+	size_t at;
+
+	own_thread_began();
+	while (!atomic_load(&fill->ended) &&
+	       (at = atomic_fetch_add(&fill->done, PIECE)) < fill->bytes)
+		if (!piece_fill(fill, at))
+			atomic_store(&fill->ended, true);
+	fill_put(fill);
+	return NULL;
+}
+
+void fill_begin(char *address, size_t bytes)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = processors > 0 && processors < THREADS ? (unsigned)processors : THREADS;
+	struct fill *fill = calloc(1, sizeof(*fill));
+	pthread_t thread;
+
+	if (!fill)
+		return;
+	*fill = (struct fill){.start = address, .bytes = bytes, .threads = threads};
+	pthread_mutex_lock(&lock);
+	fill->next = fills;
+	fills = fill;
+	atomic_store(&any, true);
+	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < threads; i++) {
+		if (client_private_fd_thread(&thread, fill_main, fill) == 0)
+			pthread_detach(thread);
+		else
+			fill_put(fill);
+	}
+}
+
+void fill_end(const void *address, size_t bytes)
+{
+	const char *start = address;
+
+	if (!atomic_load_explicit(&any, memory_order_relaxed) || !own_process())
+		return;
+	scoped_lock(&lock);
+	for (struct fill *fill = fills; fill; fill = fill->next)
+		if (fill->start < start + bytes && start < fill->start + fill->bytes)
+			atomic_store(&fill->ended, true);
+}
+
+void fill_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	fills = NULL;
+	atomic_store(&any, false);
+}
