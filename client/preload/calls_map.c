@@ -6,7 +6,14 @@
 
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
+#include "client/preload/fill.h"
 #include "client/preload/mapping.h"
+
+static void addresses_change(void *at, size_t bytes)
+{
+	source_forget(at, bytes);
+	fill_end(at, bytes);
+}
 
 CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int flags, int fd,
      off_t offset)
@@ -16,14 +23,19 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 
 	real_need();
 	if (flags & MAP_FIXED)
-		source_forget(at, bytes);
-	if (mapping_map(&request, &address)) {
+		addresses_change(at, bytes);
+	enum mapping_by by = mapping_map(&request, &address);
+	if (by == MAPPING_SERVED) {
 		source_forget(address, bytes);
 		return address;
 	}
-	address = real.mmap64(at, bytes, protection, flags, fd, offset);
+	bool fills = by != MAPPING_BY_KERNEL && flags & MAP_POPULATE;
+	address =
+	    real.mmap64(at, bytes, protection, fills ? flags & ~MAP_POPULATE : flags, fd, offset);
 	source_forget(address, bytes);
-	mapping_was_left(&request, address);
+	mapping_was_left(&request, by, address);
+	if (fills && address != MAP_FAILED)
+		fill_begin(address, bytes);
 	return address;
 }
 CALL_ALSO("mmap", "mmap64")
@@ -31,13 +43,15 @@ CALL_ALSO("mmap", "mmap64")
 CALL("munmap", int, call_munmap, void *at, size_t bytes)
 {
 	real_need();
-	source_forget(at, bytes);
+	addresses_change(at, bytes);
 	return mapping_touches(at, bytes) ? mapping_unmap(at, bytes) : real.munmap(at, bytes);
 }
 
 CALL("mprotect", int, call_mprotect, void *at, size_t bytes, int protection)
 {
 	real_need();
+	if (protection & PROT_WRITE)
+		source_stores(at, bytes);
 	return mapping_touches(at, bytes) ? mapping_protect(at, bytes, protection)
 					  : real.mprotect(at, bytes, protection);
 }
@@ -59,9 +73,9 @@ CALL("mremap", void *, call_mremap, void *old, size_t old_bytes, size_t new_byte
 		target = va_arg(arguments, void *);
 	va_end(arguments);
 	real_need();
-	source_forget(old, old_bytes);
+	addresses_change(old, old_bytes);
 	if (flags & MREMAP_FIXED)
-		source_forget(target, new_bytes);
+		addresses_change(target, new_bytes);
 	const struct mapping_remap remap = {old, old_bytes, new_bytes, flags, target};
 	if ((mapping_touches(old, old_bytes) ||
 	     (flags & MREMAP_FIXED && mapping_touches(target, new_bytes))) &&

@@ -15,36 +15,44 @@
 #include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
-#include "client/preload/place.h"
+#include "client/preload/exchange.h"
+#include "client/preload/recall.h"
 #include "common/cleanup.h"
-
-/* A mapping imports the whole GPU file, at 10 us per MiB: not worthwhile for less than this part of
- * the file. */
-#define PART_MIN 4
 
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* of the table; taken before the slots' locks */
-static atomic_uint any;	       /* range_count, for callers without lock */
+
+/* How often a recall tries to take the lock. */
+#define LOCK_POLL_US 1000
 
 static bool wanted = true;
+
+/* A thread that holds the lock may be waiting for the daemon, which may be waiting for this answer
+ * before a lease for stores: that thread needs no answer, as it has left no such range. */
+static bool recall_locks(uint64_t device, uint64_t inode)
+{
+	while (pthread_mutex_trylock(&lock) != 0) {
+		if (exchange_asks_to_store(device, inode))
+			return false;
+		usleep(LOCK_POLL_US);
+	}
+	return true;
+}
+
+static void mapping_recall(uint64_t device, uint64_t inode)
+{
+	if (!recall_locks(device, inode))
+		return;
+	exchange_all_direct(device, inode);
+	pthread_mutex_unlock(&lock);
+}
 
 void mapping_start(void)
 {
 	const char *text = secure_getenv("GPUMEM_PRELOAD_MAP");
 
 	wanted = !text || strcmp(text, "0") != 0;
-}
-
-static void range_count_update(void)
-{
-	atomic_store(&any, range_count());
-}
-
-static size_t page_round_up(size_t bytes)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (bytes + page - 1) / page * page;
+	recall_start(mapping_recall);
 }
 
 static bool address_is_aligned(const void *address)
@@ -64,11 +72,10 @@ static bool ranges_touch(const char *start, size_t bytes)
 bool mapping_touches(const void *address, size_t bytes)
 {
 	/* The kernel refuses addresses that are not at a page. */
-	if (atomic_load_explicit(&any, memory_order_relaxed) == 0 || !address_is_aligned(address) ||
-	    own_inside || !own_process())
+	if (range_count() == 0 || !address_is_aligned(address) || own_inside || !own_process())
 		return false;
 	scoped_lock(&lock);
-	return ranges_touch(address, page_round_up(bytes));
+	return ranges_touch(address, range_round_up(bytes));
 }
 
 /* Under lock. Removes the ranges between two borders. */
@@ -77,7 +84,6 @@ static void ranges_forget(const char *start, size_t bytes)
 	for (unsigned i = range_count(); i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
 			range_remove(i);
-	range_count_update();
 }
 
 /* Under lock. Splits ranges so that no range crosses either end. */
@@ -104,65 +110,36 @@ static bool request_is_for_kernel(const struct mapping_request *request, enum st
 	if (!request_is_small(request) || !identity_get(request->fd, &identity))
 		return false;
 	scoped_lock(&lock);
-	return !range_is_of(&identity);
+	return !range_is_direct_of(&identity);
 }
 
-/* Loads through a BAR are slow: a private mapping stays the kernel's, and copies from the mapping
- * to a GPU are served (source.h). */
+/* Loads through a BAR are slow: a mapping that is only read stays the kernel's, and copies from the
+ * mapping to a GPU are served (source.h). */
 static bool request_is_slow(const struct mapping_request *request, enum access_kind kind,
 			    enum stats_left *why)
 {
 	struct slot_identity identity;
 
-	if (kind != ACCESS_GPU || request->flags & MAP_SHARED ||
+	if (kind != ACCESS_GPU || request->protection & PROT_WRITE ||
 	    !identity_get(request->fd, &identity))
 		return false;
 	*why = LEFT_SLOW;
 	scoped_lock(&lock);
-	return !range_is_of(&identity);
+	return !range_is_direct_of(&identity);
 }
 
-/* Whether the mapping may be the file's memory itself. */
-static bool request_is_direct(const struct mapping_request *request, int mode, enum stats_left *why)
+/* Whether the mapping may be the file's memory itself, at once or later. */
+static enum mapping_by request_decide(const struct mapping_request *request, int mode,
+				      enum stats_left *why)
 {
 	if (!request_can_be_direct(request, mode, why) || request_is_for_kernel(request, why))
-		return false;
+		return MAPPING_BY_KERNEL;
 	enum access_kind kind = access_kind(request->fd, why);
-	return kind != ACCESS_NONE && !request_is_slow(request, kind, why);
-}
-
-static struct mapping *mapping_new(int fd, const struct range *range, enum stats_left *why)
-{
-	enum access_times times = range->shared && range->may_write ? ACCESS_STORES : ACCESS_TIMED;
-	struct mapping *made = calloc(1, sizeof(*made));
-	bool writable = false;
-
-	*why = LEFT_FAILED;
-	if (made && identity_get(fd, &made->identity))
-		made->file = access_lease(fd, times, &writable, why);
-	if (made && made->file && (writable || !(range->protection & PROT_WRITE)))
-		return made;
-	if (made && made->file)
-		*why = LEFT_RIGHTS;
-	if (made)
-		gpumem_close(made->file);
-	free(made);
-	return NULL;
-}
-
-static bool mapping_covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
-{
-	struct gpumem_info info = {.bytes = sizeof(info)};
-
-	*why = LEFT_FAILED;
-	if (gpumem_get_info(mapping->file, &info) < 0)
-		return false;
-	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE || info.kind == GPUMEM_FILE_VULKAN;
-	*why = LEFT_END_OF_FILE;
-	if (range->offset + range->bytes > page_round_up(info.size))
-		return false;
-	*why = LEFT_WINDOW;
-	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
+	if (kind == ACCESS_NONE)
+		return MAPPING_BY_KERNEL;
+	if (!request_is_slow(request, kind, why))
+		return MAPPING_SERVED;
+	return request->flags & MAP_SHARED ? MAPPING_CACHED : MAPPING_PAGES;
 }
 
 /* Gives the range its addresses. -EAGAIN: the kernel should try. */
@@ -171,8 +148,6 @@ static int range_map(struct range *range, const struct mapping_request *request,
 {
 	void *base;
 
-	if (!mapping_covers(range->of, range, why))
-		return -EAGAIN;
 	*why = LEFT_FAILED;
 	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
 		return -EAGAIN;
@@ -190,8 +165,16 @@ static int range_map(struct range *range, const struct mapping_request *request,
 	if (!range->of->on_gpu)
 		gpumem_unmap_host(range->of->file);
 	range_add(range);
-	range_count_update();
 	return 0;
+}
+
+/* Under lock. The program's own pages of the file do not show what it will store. */
+static void range_prepare_to_store(const struct range *range, int fd)
+{
+	struct slot_identity identity;
+
+	if (range->shared && range->protection & PROT_WRITE && identity_get(fd, &identity))
+		exchange_all_direct(identity.device, identity.inode);
 }
 
 /* Under lock. */
@@ -199,14 +182,15 @@ static bool file_map(int fd, bool may_write, const struct mapping_request *reque
 		     enum stats_left *why)
 {
 	struct range range = {
-	    .bytes = page_round_up(request->bytes),
+	    .bytes = range_round_up(request->bytes),
 	    .offset = (uint64_t)request->offset,
 	    .protection = request->protection,
 	    .shared = request->flags & MAP_SHARED,
 	    .may_write = may_write,
 	};
 
-	range.of = mapping_new(fd, &range, why);
+	range_prepare_to_store(&range, fd);
+	range.of = exchange_lease(fd, &range, why);
 	if (!range.of)
 		return false;
 	int rc = range_map(&range, request, why);
@@ -224,29 +208,55 @@ static bool file_map(int fd, bool may_write, const struct mapping_request *reque
 	return rc != -EAGAIN;
 }
 
-bool mapping_map(const struct mapping_request *request, void **address)
+enum mapping_by mapping_map(const struct mapping_request *request, void **address)
 {
 	enum stats_left why;
 	int error = errno;
 
 	if (!wanted || request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
-		return false;
+		return MAPPING_BY_KERNEL;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
-	bool served = request_is_direct(request, mode, &why);
-	if (served) {
+	enum mapping_by by = request_decide(request, mode, &why);
+	if (by == MAPPING_SERVED) {
 		scoped_lock(&lock);
-		served =
-		    file_map(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why);
+		if (!file_map(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why))
+			by = MAPPING_BY_KERNEL;
 	}
-	if (!served)
+	if (by != MAPPING_SERVED)
 		stats_leave(why);
-	if (!served || *address != MAP_FAILED)
+	if (by != MAPPING_SERVED || *address != MAP_FAILED)
 		errno = error;
-	return served;
+	return by;
 }
 
-void mapping_was_left(const struct mapping_request *request, void *address)
+/* Keeps the kernel's mapping while the file is delegated to this process. Under lock. */
+static void range_cache(const struct mapping_request *request, char *address)
+{
+	int mode = fcntl(request->fd, F_GETFL);
+	struct range range = {.start = address,
+			      .bytes = range_round_up(request->bytes),
+			      .offset = (uint64_t)request->offset,
+			      .protection = request->protection,
+			      .shared = true,
+			      .may_write = (mode & O_ACCMODE) == O_RDWR,
+			      .cached = true};
+	enum stats_left why;
+
+	range.of = exchange_lease(request->fd, &range, &why);
+	if (!range.of)
+		return;
+	if (range_reserve(1) < 0) {
+		gpumem_close(range.of->file);
+		free(range.of);
+		return;
+	}
+	range_add(&range);
+	if (!(range.of->file->layout.flags & GPUMEM_LAYOUT_DELEGATED))
+		exchange_direct(range_count() - 1);
+}
+
+void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address)
 {
 	struct slot_identity identity;
 	int error = errno;
@@ -255,15 +265,20 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 		return;
 	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
 	INSIDE();
-	if (request->flags & MAP_FIXED && atomic_load(&any) && own_process()) {
+	if (request->flags & MAP_FIXED && range_count() && own_process()) {
 		scoped_lock(&lock);
-		if (ranges_split(address, page_round_up(request->bytes)) == 0)
-			ranges_forget(address, page_round_up(request->bytes));
+		if (ranges_split(address, range_round_up(request->bytes)) == 0)
+			ranges_forget(address, range_round_up(request->bytes));
 	}
 	if (file && identity_get(request->fd, &identity)) {
 		slots_refuse(&identity);
 		file_stats_add(request->fd, MANNER_PAGE_CACHE, request->bytes);
-		source_add(request, &identity, address);
+		source_add(request, &identity, address, by == MAPPING_CACHED);
+		if (by == MAPPING_CACHED) {
+			recall_listen(request->fd, identity.device);
+			scoped_lock(&lock);
+			range_cache(request, address);
+		}
 	}
 	errno = error;
 }
@@ -272,7 +287,7 @@ void mapping_was_left(const struct mapping_request *request, void *address)
 
 int mapping_unmap(void *address, size_t bytes)
 {
-	size_t whole = page_round_up(bytes);
+	size_t whole = range_round_up(bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
@@ -289,21 +304,6 @@ int mapping_unmap(void *address, size_t bytes)
 	return rc;
 }
 
-/* Under lock. Turns the range into the kernel's mapping of the file. */
-static int range_yield(unsigned i, enum place_by by)
-{
-	struct slot_identity identity = range_at(i)->of->identity;
-	int rc = place_kernel(range_at(i), by);
-
-	if (rc < 0)
-		return rc;
-	file_stats_add(range_at(i)->of->file->fd, MANNER_PAGE_CACHE, range_at(i)->bytes);
-	range_remove(i);
-	range_count_update();
-	slots_refuse(&identity);
-	return 0;
-}
-
 /* Under lock. */
 static int ranges_yield(const char *start, size_t bytes)
 {
@@ -311,7 +311,7 @@ static int ranges_yield(const char *start, size_t bytes)
 
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
-			rc = range_yield(i, PLACE_PRIVATE_TABLE);
+			rc = exchange_kernel(i, PLACE_PRIVATE_TABLE);
 	return rc;
 }
 
@@ -321,19 +321,40 @@ static int range_protect(unsigned i, int protection)
 	const struct range *range = range_at(i);
 
 	if (!range->shared && protection & PROT_WRITE)
-		return range_yield(i, PLACE_PRIVATE_TABLE);
+		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
 	if (protection & PROT_EXEC)
-		return range_yield(i, PLACE_PRIVATE_TABLE);
-	return protection & PROT_WRITE && !range->may_write ? -EACCES : 0;
+		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
+	if (!(protection & PROT_WRITE))
+		return 0;
+	if (!range->may_write)
+		return -EACCES;
+	return range->of->stores ? 0 : exchange_writable(i);
+}
+
+/* Under lock. All ranges of these files become direct. */
+static void ranges_prepare_to_store(const char *start, size_t bytes)
+{
+	for (unsigned i = range_count(); i-- > 0;) {
+		const struct range *range = range_at(i);
+
+		if (!range->cached || !range_overlaps(range, start, bytes))
+			continue;
+		struct slot_identity identity = range->of->identity;
+
+		exchange_all_direct(identity.device, identity.inode);
+		i = range_count();
+	}
 }
 
 int mapping_protect(void *address, size_t bytes, int protection)
 {
-	size_t whole = page_round_up(bytes);
+	size_t whole = range_round_up(bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
 	int rc = ranges_split(address, whole);
+	if (protection & PROT_WRITE)
+		ranges_prepare_to_store(address, whole);
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), address, whole))
 			rc = range_protect(i, protection);
@@ -373,9 +394,9 @@ int mapping_sync(void *address, size_t bytes, int flags)
 	scoped_lock(&lock);
 	stream_fence();
 	for (unsigned i = 0; i < range_count(); i++)
-		if (range_overlaps(range_at(i), address, page_round_up(bytes)))
+		if (range_overlaps(range_at(i), address, range_round_up(bytes)))
 			gpumem_flush(range_at(i)->of->file);
-	if (valid && ranges_cover(address, page_round_up(bytes)))
+	if (valid && ranges_cover(address, range_round_up(bytes)))
 		return 0;
 	return real.msync(address, bytes, flags);
 }
@@ -404,7 +425,7 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 		     (remap->flags & MREMAP_FIXED ? MAP_FIXED : 0),
 	    .offset = (off_t)(range->offset + (uint64_t)(remap->old - range->start)),
 	};
-	size_t old = page_round_up(remap->old_bytes);
+	size_t old = range_round_up(remap->old_bytes);
 	enum stats_left why;
 
 	if (!file_map(range->of->file->fd, range->may_write, &request, address, &why)) {
@@ -419,7 +440,7 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 
 static bool range_shrink(const struct mapping_remap *remap, void **address)
 {
-	size_t kept = page_round_up(remap->new_bytes), old = page_round_up(remap->old_bytes);
+	size_t kept = range_round_up(remap->new_bytes), old = range_round_up(remap->old_bytes);
 
 	*address = remap->old;
 	if (kept == old)
@@ -436,12 +457,12 @@ static bool range_shrink(const struct mapping_remap *remap, void **address)
 /* Turns the ranges into the kernel's mapping, which the kernel can then move. */
 static bool remap_leave(const struct mapping_remap *remap)
 {
-	size_t bytes = page_round_up(remap->old_bytes ? remap->old_bytes : 1);
+	size_t bytes = range_round_up(remap->old_bytes ? remap->old_bytes : 1);
 
 	if (ranges_split(remap->old, bytes) == 0)
 		ranges_yield(remap->old, bytes);
 	if (remap->flags & MREMAP_FIXED) {
-		size_t there = page_round_up(remap->new_bytes);
+		size_t there = range_round_up(remap->new_bytes);
 		if (ranges_split(remap->target, there) == 0)
 			ranges_yield(remap->target, there);
 	}
@@ -452,14 +473,14 @@ bool mapping_remap(const struct mapping_remap *remap, void **address)
 {
 	bool plain = !(remap->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) && remap->new_bytes &&
 		     remap->old_bytes && address_is_aligned(remap->old);
-	size_t old = page_round_up(remap->old_bytes);
+	size_t old = range_round_up(remap->old_bytes);
 
 	INSIDE();
 	scoped_lock(&lock);
 	const struct range *range = range_with(remap->old, old);
 	if (!plain || !range)
 		return remap_leave(remap);
-	if (!(remap->flags & MREMAP_FIXED) && page_round_up(remap->new_bytes) <= old)
+	if (!(remap->flags & MREMAP_FIXED) && range_round_up(remap->new_bytes) <= old)
 		return range_shrink(remap, address);
 	if (!(remap->flags & MREMAP_MAYMOVE)) {
 		*address = MAP_FAILED;
@@ -477,12 +498,12 @@ bool mapping_yield(const struct slot_identity *identity)
 {
 	bool had = false;
 
-	if (atomic_load(&any) == 0)
+	if (range_count() == 0)
 		return false;
 	scoped_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (slot_same(&range_at(i)->of->identity, identity))
-			had = range_yield(i, PLACE_PRIVATE_TABLE) == 0 || had;
+			had = exchange_kernel(i, PLACE_PRIVATE_TABLE) == 0 || had;
 	}
 	return had;
 }
@@ -494,8 +515,8 @@ void mapping_before_fork(void)
 	pthread_mutex_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
-		if (range->of->on_gpu && range->shared && range->may_write)
-			range_yield(i, PLACE_PRIVATE_TABLE);
+		if (range->of->on_gpu && range->of->stores)
+			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 	}
 }
 
@@ -512,7 +533,7 @@ void mapping_forked(void)
 	pthread_mutex_init(&lock, NULL);
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (range_at(i)->of->on_gpu)
-			range_yield(i, PLACE_IN_CHILD);
+			exchange_kernel(i, PLACE_IN_CHILD);
 		else
 			gpumem_get_info(range_at(i)->of->file, &info);
 	}

@@ -3,7 +3,11 @@
 /* The mappings of files that are direct: the program's mapping is the file's memory itself. A range
  * is one such mapping, at the address that the program asked for; the kernel does most calls on it,
  * and the library keeps the books. A range that must become the kernel's mapping of the file does
- * so at the same address. */
+ * so at the same address.
+ *
+ * A shared mapping of GPU memory that the program only loads from is the kernel's mapping at first,
+ * whose pages are many times faster, under a read delegation of the daemon. It becomes direct, at
+ * the same address, before another process or the program itself stores. */
 #ifndef CLIENT_PRELOAD_MAPPING_H
 #define CLIENT_PRELOAD_MAPPING_H
 
@@ -17,10 +21,13 @@
 /* GPUMEM_PRELOAD_MAP=0 leaves mappings to the kernel. */
 void mapping_start(void);
 
-/* True: served, with the address, or with MAP_FAILED and errno. */
-bool mapping_map(const struct mapping_request *request, void **address);
+/* Whether the kernel makes the mapping, of GPU memory that the program only loads from
+ * (MAPPING_PAGES), under a read delegation (MAPPING_CACHED), or the library. */
+enum mapping_by { MAPPING_BY_KERNEL, MAPPING_PAGES, MAPPING_CACHED, MAPPING_SERVED };
+/* MAPPING_SERVED: with the address, or with MAP_FAILED and errno. */
+enum mapping_by mapping_map(const struct mapping_request *request, void **address);
 /* The kernel has made a mapping instead, perhaps over ranges. */
-void mapping_was_left(const struct mapping_request *request, void *address);
+void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address);
 
 /* Whether a range lies there. Cheap for a program without ranges. */
 bool mapping_touches(const void *address, size_t bytes);

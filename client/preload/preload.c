@@ -8,7 +8,9 @@
 #include "client/lib/gpumem.h"
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
+#include "client/preload/fill.h"
 #include "client/preload/mapping.h"
+#include "client/preload/recall.h"
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
 #include "client/preload/window.h"
@@ -44,6 +46,8 @@ static void process_in_child(void)
 		stats_forked();
 		slots_forked();
 		stage_forked();
+		fill_forked();
+		recall_forked();
 		mapping_forked();
 		source_forked();
 	}

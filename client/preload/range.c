@@ -3,14 +3,16 @@
 #include "client/preload/range.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static struct range *ranges;
-static unsigned count, room;
+static atomic_uint count; /* changed under the mapping lock */
+static unsigned room;
 
 unsigned range_count(void)
 {
-	return count;
+	return atomic_load_explicit(&count, memory_order_relaxed);
 }
 
 struct range *range_at(unsigned i)
@@ -18,10 +20,10 @@ struct range *range_at(unsigned i)
 	return &ranges[i];
 }
 
-bool range_is_of(const struct slot_identity *identity)
+bool range_is_direct_of(const struct slot_identity *identity)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (slot_same(&ranges[i].of->identity, identity))
+		if (!ranges[i].cached && slot_same(&ranges[i].of->identity, identity))
 			return true;
 	return false;
 }

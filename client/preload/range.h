@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "client/preload/slot.h"
 
@@ -14,7 +15,8 @@ struct mapping {
 	gpumem *file;
 	struct slot_identity identity;
 	bool on_gpu;
-	bool stuck; /* another mapping took its place in the library's mapping: never unmap */
+	bool stores; /* the lease is for stores, too: ACCESS_STORES */
+	bool stuck;  /* another mapping took its place in the library's mapping: never unmap */
 	unsigned ranges;
 };
 
@@ -25,12 +27,16 @@ struct range {
 	struct mapping *of;
 	int protection;
 	bool shared, may_write;
+	/* The kernel's mapping stands at the addresses, and shows the page cache, while the lease
+	 * has a read delegation. Else the file's memory itself. */
+	bool cached;
 };
 
+/* Also without the lock. */
 unsigned range_count(void);
 struct range *range_at(unsigned i);
-/* Whether a range is of that file. */
-bool range_is_of(const struct slot_identity *identity);
+/* Whether a range is that file's memory itself. */
+bool range_is_direct_of(const struct slot_identity *identity);
 /* Makes room for n more ranges, so that range_add and range_split cannot fail: 0 or -ENOMEM. */
 int range_reserve(unsigned n);
 void range_add(const struct range *range);
@@ -38,6 +44,14 @@ void range_add(const struct range *range);
 void range_split(const char *address);
 /* Removes the i-th range; the last range takes its number. A mapping ends with its last range. */
 void range_remove(unsigned i);
+
+/* To whole pages. */
+static inline size_t range_round_up(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
 
 static inline bool range_overlaps(const struct range *range, const char *start, size_t bytes)
 {

@@ -28,6 +28,7 @@ struct source {
 	const char *start;
 	size_t bytes;
 	uint64_t offset;
+	bool shared;
 	struct slot_identity identity;
 	int path; /* O_PATH: closing such a descriptor leaves the process's locks alone */
 	unsigned references;  /* under table_lock: the table's, and one for each copy */
@@ -88,6 +89,7 @@ static struct source *source_new(const struct mapping_request *request,
 	    (struct source){.start = address,
 			    .bytes = request->bytes,
 			    .offset = (uint64_t)request->offset,
+			    .shared = request->flags & MAP_SHARED,
 			    .identity = *identity,
 			    .path = open(beneath_through(request->fd, path), O_PATH | O_CLOEXEC),
 			    .references = 1};
@@ -111,9 +113,9 @@ static bool table_add(struct source *source)
 }
 
 void source_add(const struct mapping_request *request, const struct slot_identity *identity,
-		const void *address)
+		const void *address, bool only_loads)
 {
-	if (!wanted || !(request->flags & MAP_PRIVATE) || request->bytes < SOURCE_MIN)
+	if (!wanted || !(request->flags & MAP_PRIVATE || only_loads) || request->bytes < SOURCE_MIN)
 		return;
 	struct source *made = source_new(request, identity, address);
 	if (made && !table_add(made))
@@ -131,33 +133,55 @@ static struct source *source_remove(unsigned i)
 	return source;
 }
 
-/* Removes the sources that a range touches, or those of a file. Gives the number of removed
- * sources.
- */
-static unsigned sources_remove(const char *start, size_t bytes,
-			       const struct slot_identity *identity, struct source **removed)
+/* Which sources are to be removed: those of a file, or those that a range touches. */
+struct choice {
+	const struct slot_identity *identity; /* NULL: by the range */
+	const char *start;
+	size_t bytes;
+	bool shared; /* and no private ones */
+};
+
+static bool choice_has(const struct choice *choice, const struct source *source)
+{
+	if (choice->identity)
+		return slot_same(&source->identity, choice->identity);
+	return source_touches(source, choice->start, choice->bytes) &&
+	       (source->shared || !choice->shared);
+}
+
+/* The number of sources that were removed. */
+static unsigned sources_remove(const struct choice *choice, struct source **removed)
 {
 	unsigned n = 0;
 
 	scoped_lock(&table_lock);
 	for (unsigned i = atomic_load(&count); i-- > 0;)
-		if (identity ? slot_same(&sources[i]->identity, identity)
-			     : source_touches(sources[i], start, bytes))
+		if (choice_has(choice, sources[i]))
 			removed[n++] = source_remove(i);
 	return n;
 }
 
-void source_forget(const void *address, size_t bytes)
+static void range_forget(const struct choice *choice)
 {
 	struct source *removed[SOURCES_MAX];
 
-	if (!source_exists() || address == MAP_FAILED)
+	if (!source_exists() || choice->start == MAP_FAILED)
 		return;
 	int error = errno;
 	INSIDE();
-	for (unsigned n = sources_remove(address, bytes, NULL, removed); n-- > 0;)
+	for (unsigned n = sources_remove(choice, removed); n-- > 0;)
 		source_put(removed[n]);
 	errno = error;
+}
+
+void source_forget(const void *address, size_t bytes)
+{
+	range_forget(&(struct choice){.start = address, .bytes = bytes});
+}
+
+void source_stores(const void *address, size_t bytes)
+{
+	range_forget(&(struct choice){.start = address, .bytes = bytes, .shared = true});
 }
 
 bool source_yield(const struct slot_identity *identity)
@@ -165,7 +189,8 @@ bool source_yield(const struct slot_identity *identity)
 	struct source *removed[SOURCES_MAX];
 	bool had = false;
 
-	for (unsigned n = sources_remove(NULL, 0, identity, removed); n-- > 0;) {
+	for (unsigned n = sources_remove(&(struct choice){.identity = identity}, removed);
+	     n-- > 0;) {
 		pthread_mutex_lock(&removed[n]->lock);
 		had = had || removed[n]->file;
 		pthread_mutex_unlock(&removed[n]->lock);
@@ -209,7 +234,7 @@ static gpumem *lease_new(const struct source *source, enum stats_left *why)
 	*why = LEFT_SPARSE;
 	return file_has_holes(source->path)
 		   ? NULL
-		   : access_lease(source->path, ACCESS_TIMED, &writable, why);
+		   : access_lease(source->path, ACCESS_LOADS, &writable, why);
 }
 
 /* Takes the lease if there is none. NULL, with the reason in *why. */
