@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,12 +42,47 @@ int driver_load(const char *soname, const struct driver_symbol *symbols, size_t 
 	return 0;
 }
 
+/* Libraries that were not loaded when the process had loaded so many in all: looking for one on the
+ * disk takes 0.1 ms, and programs that use no GPU ask at each copy out of a mapping. */
+static struct absence {
+	const char *_Atomic soname;
+	atomic_ullong loads;
+} absences[16];
+
+static int loads_get(struct dl_phdr_info *info, size_t bytes, void *loads)
+{
+	(void)bytes;
+	*(unsigned long long *)loads = info->dlpi_adds;
+	return 1;
+}
+
+/* NULL: the table is full. */
+static struct absence *absence_find(const char *soname)
+{
+	for (unsigned i = 0; i < ROWS(absences); i++) {
+		const char *free = NULL;
+
+		if (atomic_compare_exchange_strong(&absences[i].soname, &free, soname) ||
+		    strcmp(free, soname) == 0)
+			return &absences[i];
+	}
+	return NULL;
+}
+
 bool driver_is_loaded(const char *soname)
 {
+	struct absence *absence = absence_find(soname);
+	unsigned long long loads = 0;
+
+	dl_iterate_phdr(loads_get, &loads);
+	if (absence && loads && atomic_load(&absence->loads) == loads)
+		return false;
 	void *library = dlopen(soname, RTLD_NOW | RTLD_NOLOAD);
 
 	if (library)
 		dlclose(library);
+	else if (absence)
+		atomic_store(&absence->loads, loads);
 	return library != NULL;
 }
 
