@@ -2,6 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/fuse/page_drop.h"
 
+#include <unistd.h>
+
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/core/fs.h"
@@ -11,6 +13,8 @@
 
 /* The lock of an inode is held for so many bytes: 1.3 ms. */
 #define PART (16 << 20)
+/* The time in which a waiting thread wakes up. */
+#define PAUSE_US 100
 
 static struct inode *page_drop_take(struct page_drop *drop)
 {
@@ -33,8 +37,12 @@ static void pages_drop(const struct session *session, struct inode *inode)
 {
 	uint64_t bytes = file_size(inode->file), offset = 0;
 
-	while (offset < bytes && pages_drop_part(session, inode, offset))
+	while (offset < bytes && pages_drop_part(session, inode, offset)) {
 		offset += PART;
+		/* A mutex is not fair: a thread that waits would get the lock after the last part.
+		 */
+		usleep(PAUSE_US);
+	}
 	scoped_lock(&inode->lock);
 	if (!inode->opens)
 		inode_pages_clear(inode);
