@@ -16,6 +16,7 @@
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 #include "client/preload/exchange.h"
+#include "client/preload/fill.h"
 #include "client/preload/recall.h"
 #include "common/cleanup.h"
 
@@ -285,6 +286,17 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 
 /* --- calls on mappings */
 
+/* The range that has all of the bytes, or NULL. */
+static const struct range *range_with(const char *start, size_t bytes)
+{
+	for (unsigned i = 0; i < range_count(); i++) {
+		const struct range *range = range_at(i);
+		if (start >= range->start && start + bytes <= range->start + range->bytes)
+			return range;
+	}
+	return NULL;
+}
+
 int mapping_unmap(void *address, size_t bytes)
 {
 	size_t whole = range_round_up(bytes);
@@ -295,6 +307,10 @@ int mapping_unmap(void *address, size_t bytes)
 		errno = ENOMEM;
 		return -1;
 	}
+	const struct range *range = range_with(address, whole);
+
+	if (range && range->cached)
+		fill_undo(address, whole);
 	int rc = real.munmap(address, bytes);
 	if (rc == 0) {
 		int error = errno;
@@ -402,16 +418,6 @@ int mapping_sync(void *address, size_t bytes, int flags)
 }
 
 /* --- mremap */
-
-static const struct range *range_with(const char *start, size_t bytes)
-{
-	for (unsigned i = 0; i < range_count(); i++) {
-		const struct range *range = range_at(i);
-		if (start >= range->start && start + bytes <= range->start + range->bytes)
-			return range;
-	}
-	return NULL;
-}
 
 /* Makes a range of the new length elsewhere, of the same memory, and removes the old range. */
 static bool range_map_longer(const struct mapping_remap *remap, const struct range *range,
