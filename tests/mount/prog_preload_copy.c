@@ -185,6 +185,24 @@ static void stores_after_mprotect(void)
 	expect_copied(0);
 }
 
+/* A shared mapping that is only read is a source, too, until the program may store. */
+static void shared_mappings(void)
+{
+	data_file("file", 1, 3 * MIB);
+	use_gpu();
+	int fd = OK(open("file", O_RDWR));
+	unsigned char *at = mmap(NULL, 3 * MIB, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(at != MAP_FAILED);
+	copy_and_expect(at, 1, 0, 3 * MIB);
+	pattern_write(fd, 2, 0, 3 * MIB);
+	copy_and_expect(at, 2, MIB, MIB);
+	expect_copied(2);
+	OK(mprotect(at, 3 * MIB, PROT_READ | PROT_WRITE));
+	pattern_fill(at + MIB, MIB, 3, MIB);
+	copy_and_expect(at, 3, MIB, MIB);
+	expect_copied(2);
+}
+
 /* Behind the file's end the last page reads as zeroes, whatever the memory there has. */
 static void across_the_end(void)
 {
@@ -541,6 +559,7 @@ int main(int argc, char **argv)
 	    TEST(by_every_call),
 	    TEST(own_stores_are_copied),
 	    TEST(stores_after_mprotect),
+	    TEST(shared_mappings),
 	    TEST(across_the_end),
 	    TEST(addresses_that_are_used_again),
 	    TEST(moved_mappings),
