@@ -121,6 +121,14 @@ void delegation_lease_remove(struct share *share, struct share_lease *lease)
 	file_put(share, file);
 }
 
+bool delegation_stores(struct share *share, uint64_t ino)
+{
+	scoped_lock(&share->lock);
+	const struct delegation_file *file = file_find(share, ino);
+
+	return file && file->storing;
+}
+
 bool delegation_exists(struct share *share, uint64_t ino)
 {
 	scoped_lock(&share->lock);

@@ -33,6 +33,8 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 			 struct share_lease *lease);
 void delegation_lease_remove(struct share *share, struct share_lease *lease);
 
+/* Whether a lease may store into the inode now. */
+bool delegation_stores(struct share *share, uint64_t ino);
 /* Whether delegations_recall may have to wait. */
 bool delegation_exists(struct share *share, uint64_t ino);
 /* Ends the delegations of an inode, and waits up to two seconds for the answers of their holders.

@@ -278,6 +278,13 @@ int share_ask(struct share *share, struct share_ask *ask)
 	return error ? error : share_serve_ask(share, connection, ask);
 }
 
+bool share_stores(struct fs *fs, const struct inode *inode)
+{
+	struct share *share = atomic_load(&fs->share);
+
+	return share && delegation_stores(share, inode->ino);
+}
+
 bool share_store_waits(struct share *share, const struct inode *inode)
 {
 	return delegation_exists(share, inode->ino);

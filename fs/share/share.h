@@ -67,6 +67,8 @@ struct share_ask {
  * says. -EINPROGRESS: done will be called, or has been called already. */
 int share_ask(struct share *share, struct share_ask *ask);
 
+/* Whether a lease may store into the inode now. */
+bool share_stores(struct fs *fs, const struct inode *inode);
 /* Around a copy into an inode's memory that the kernel does not see. share_store_waits: whether
  * processes must be told first, which may take seconds. share_store_begin: 0 or -ENOMEM. */
 bool share_store_waits(struct share *share, const struct inode *inode);
