@@ -18,6 +18,7 @@
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/fuse/internal.h"
+#include "fs/share/share.h"
 #include "fs/tree/inode.h"
 
 /* A program that has read so much without a gap is expected to read on. */
@@ -209,10 +210,13 @@ void prefetch_stop(struct session *session)
 }
 
 /* A GPU or a writer may change the file, and then later pages should show the change. */
-static bool inode_is_still(struct inode *inode)
+static bool inode_is_still(struct fs *fs, struct inode *inode)
 {
-	scoped_lock(&inode->lock);
-	return !inode->lease_refs && !inode->writers;
+	pthread_mutex_lock(&inode->lock);
+	bool leased = inode->lease_refs, written = inode->writers;
+	pthread_mutex_unlock(&inode->lock);
+
+	return !written && !(leased && share_stores(fs, inode));
 }
 
 void session_page_read(struct session *session, struct inode *inode, pid_t reader, uint64_t offset,
@@ -227,7 +231,7 @@ void session_page_read(struct session *session, struct inode *inode, pid_t reade
 		atomic_fetch_add(&prefetch->answered, bytes);
 		return;
 	}
-	if (!inode_is_still(inode))
+	if (!inode_is_still(session->fs, inode))
 		return;
 	scoped_lock(&prefetch->lock);
 	if (!prefetch->stopping && prefetch_note(prefetch, &request, file_size(inode->file)))
