@@ -31,6 +31,21 @@ static void check(const struct client_layout *layout)
 		abort();
 }
 
+static bool notice_is_bad(const struct gpumem_msg_notice *notice)
+{
+	switch (notice->what) {
+	case GPUMEM_NOTICE_PARK:
+	case GPUMEM_NOTICE_UNPARK:
+		return notice->flags > GPUMEM_NOTICE_NOW || notice->bytes || notice->device;
+	case GPUMEM_NOTICE_MEMORY:
+		return notice->flags || notice->inode;
+	case GPUMEM_NOTICE_RECALL:
+		return notice->flags || !notice->inode || notice->bytes || notice->device;
+	default:
+		return true;
+	}
+}
+
 /* An accepted notice has no field that its kind does not have. */
 static void check_notice(const uint8_t *data, size_t bytes)
 {
@@ -41,10 +56,7 @@ static void check_notice(const uint8_t *data, size_t bytes)
 		return;
 	memcpy(packet, data, bytes);
 	if (client_answer_notice(packet, bytes, &notice) == 0 &&
-	    (bytes != sizeof(notice) || notice.flags > GPUMEM_NOTICE_NOW ||
-	     notice.what < GPUMEM_NOTICE_PARK || notice.what > GPUMEM_NOTICE_MEMORY ||
-	     (notice.what == GPUMEM_NOTICE_MEMORY ? notice.flags || notice.inode
-						  : notice.bytes || notice.device)))
+	    (bytes != sizeof(notice) || notice_is_bad(&notice)))
 		abort();
 	free(packet);
 }

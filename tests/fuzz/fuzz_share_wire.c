@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(packet, data, size);
 	if (share_request_parse(packet, size, &request) == 0 &&
 	    (size > SHARE_REQUEST_MAX || request.first_chunk > UINT32_MAX || request.error < 0 ||
-	     request.flags > (GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY)))
+	     request.flags > (GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL)))
 		abort();
 	free(packet);
 	return 0;
