@@ -85,7 +85,7 @@ static void delegation_end(struct delegation_file *file, struct share_lease *lea
 }
 
 int delegation_lease_add(struct share *share, const struct share_connection *connection,
-			 struct share_lease *lease)
+			 struct share_lease *lease, enum file_wait wait)
 {
 	bool wants = lease->loads && !lease->private &&
 		     share_listens(share, connection, GPUMEM_LISTEN_RECALL);
@@ -96,6 +96,8 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 
 	if (!file)
 		return -ENOMEM;
+	if (!wants && file->delegated && wait == FILE_NO_WAIT)
+		return -EINPROGRESS;
 	lease->holder = connection;
 	if (!wants) {
 		file->storing++;

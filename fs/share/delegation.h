@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/file/file.h"
+
 struct share;
 struct share_connection;
 struct share_lease;
@@ -28,9 +30,9 @@ struct delegations {
 
 /* Both functions under the share's lock. delegation_lease_add decides whether the lease gets a
  * delegation, and from then on no delegation is given beside a lease that may store: 0 or -ENOMEM.
- */
+ * -EINPROGRESS with FILE_NO_WAIT: there are delegations, and delegations_recall may wait. */
 int delegation_lease_add(struct share *share, const struct share_connection *connection,
-			 struct share_lease *lease);
+			 struct share_lease *lease, enum file_wait wait);
 void delegation_lease_remove(struct share *share, struct share_lease *lease);
 
 /* Whether a lease may store into the inode now. */

@@ -71,16 +71,16 @@ static void lease_unregister(struct share *share, struct share_connection *conne
 	delegation_lease_remove(share, lease);
 }
 
-/* Under the share's lock. 0 or -ENOMEM. */
+/* Under the share's lock. 0, -ENOMEM, or -EINPROGRESS with FILE_NO_WAIT. */
 static int lease_register(struct share *share, struct share_connection *connection,
-			  struct share_lease *lease)
+			  struct share_lease *lease, enum file_wait wait)
 {
 	int error = lease_add(connection, lease);
 
 	if (error)
 		return error;
 	/* First, because the stored flags tell of the delegation. */
-	error = delegation_lease_add(share, connection, lease);
+	error = delegation_lease_add(share, connection, lease, wait);
 	if (error) {
 		HASH_DEL(connection->leases, lease);
 		return error;
@@ -117,6 +117,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 		return error;
 	struct share_lease *lease = calloc(1, sizeof(*lease));
 
+	error = -ENOMEM;
 	if (!lease)
 		goto give;
 	lease->inode = params->inode;
@@ -133,7 +134,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	atomic_init(&lease->kind, kind);
 	pthread_mutex_lock(&share->lock);
 	lease->number = ++share->last_lease;
-	error = lease_register(share, connection, lease);
+	error = lease_register(share, connection, lease, params->wait);
 	pthread_mutex_unlock(&share->lock);
 	if (error)
 		goto give;
@@ -147,7 +148,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 give:
 	free(lease);
 	ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
-	return -ENOMEM;
+	return error;
 }
 
 int share_lease_restore(struct share *share, struct share_connection *connection,
@@ -180,7 +181,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	}
 	pthread_mutex_lock(&share->lock);
 	error = lease_add(connection, lease);
-	if (!error && delegation_lease_add(share, connection, lease)) {
+	if (!error && delegation_lease_add(share, connection, lease, FILE_MAY_WAIT)) {
 		HASH_DEL(connection->leases, lease);
 		error = -ENOMEM;
 	}
