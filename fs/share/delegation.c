@@ -87,7 +87,10 @@ static void delegation_end(struct delegation_file *file, struct share_lease *lea
 int delegation_lease_add(struct share *share, const struct share_connection *connection,
 			 struct share_lease *lease, enum file_wait wait)
 {
-	bool wants = lease->loads && !lease->private &&
+	/* Readers of host/ may have no right to store. Processes that this PID namespace does not
+	 * show are all 0, and cannot be told apart. */
+	bool wants = lease->loads && !lease->private && connection->pid > 0 &&
+		     atomic_load(&lease->kind) != FILE_LEASE_LOOSE &&
 		     share_listens(share, connection, GPUMEM_LISTEN_RECALL);
 
 	if (!wants && !lease_stores(lease))

@@ -172,7 +172,8 @@ bool share_tell_process(struct share *share, const struct share_connection *conn
 {
 	struct share_listener *listener = listener_of(share, connection, GPUMEM_LISTEN_RECALL);
 
-	return listener && notice_send(listener, number, notice);
+	/* A process with several leases of the file answers once. */
+	return listener && !notice_find(listener, number) && notice_send(listener, number, notice);
 }
 
 static int notify_check(const struct gpumem_notify *notify)
