@@ -84,6 +84,18 @@ static void delegation_end(struct delegation_file *file, struct share_lease *lea
 	lease->recallable = false;
 }
 
+/* Whether holders of delegations of the inode have not answered yet. */
+static bool recall_waits(const struct share *share, uint64_t ino)
+{
+	const struct delegation_recall *recall;
+
+	DL_FOREACH (share->delegations.recalls, recall) {
+		if (recall->ino == ino && recall->unanswered)
+			return true;
+	}
+	return false;
+}
+
 int delegation_lease_add(struct share *share, const struct share_connection *connection,
 			 struct share_lease *lease, enum file_wait wait)
 {
@@ -99,8 +111,10 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 
 	if (!file)
 		return -ENOMEM;
-	if (!wants && file->delegated && wait == FILE_NO_WAIT)
+	if (!wants && wait == FILE_NO_WAIT && (file->delegated || recall_waits(share, file->ino))) {
+		file_put(share, file);
 		return -EINPROGRESS;
+	}
 	lease->holder = connection;
 	if (!wants) {
 		file->storing++;
@@ -139,7 +153,7 @@ bool delegation_exists(struct share *share, uint64_t ino)
 	scoped_lock(&share->lock);
 	const struct delegation_file *file = file_find(share, ino);
 
-	return file && file->delegated;
+	return (file && file->delegated) || recall_waits(share, ino);
 }
 
 int delegation_store_begin(struct share *share, uint64_t ino)
@@ -184,20 +198,21 @@ static void recall_send(struct share *share, struct delegation_file *file,
 void delegations_recall(struct share *share, uint64_t ino)
 {
 	const int64_t deadline = clock_ns() + RECALL_WAIT;
-	struct delegation_recall recall = {0};
+	struct delegation_recall recall = {.ino = ino};
 
 	scoped_lock(&share->lock);
 	struct delegation_file *file = file_find(share, ino);
 
-	if (!file || !file->delegated)
-		return;
-	recall.number = share_notice_number(share);
 	DL_APPEND(share->delegations.recalls, &recall);
-	recall_send(share, file, &recall);
-	while (recall.unanswered &&
+	if (file && file->delegated) {
+		recall.number = share_notice_number(share);
+		recall_send(share, file, &recall);
+	}
+	while (recall_waits(share, ino) &&
 	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
 		;
 	DL_DELETE(share->delegations.recalls, &recall);
+	pthread_cond_broadcast(&share->delegations.answered);
 }
 
 void delegation_answered(struct share *share, uint32_t number)

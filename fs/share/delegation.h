@@ -17,6 +17,7 @@ struct delegation_file;
 /* A thread that waits for the processes whose delegations of a file end. */
 struct delegation_recall {
 	struct delegation_recall *prev, *next;
+	uint64_t ino;
 	uint32_t number;     /* of the notice */
 	unsigned unanswered; /* notices */
 };
