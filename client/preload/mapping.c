@@ -286,6 +286,20 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 
 /* --- calls on mappings */
 
+void mapping_replace(void *address, size_t bytes)
+{
+	size_t whole = range_round_up(bytes);
+	int error = errno;
+
+	INSIDE();
+	scoped_lock(&lock);
+	if (ranges_split(address, whole) == 0)
+		for (unsigned i = range_count(); i-- > 0;)
+			if (range_at(i)->cached && range_overlaps(range_at(i), address, whole))
+				range_remove(i);
+	errno = error;
+}
+
 /* The range that has all of the bytes, or NULL. */
 static const struct range *range_with(const char *start, size_t bytes)
 {

@@ -29,6 +29,9 @@ enum mapping_by mapping_map(const struct mapping_request *request, void **addres
 /* The kernel has made a mapping instead, perhaps over ranges. */
 void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address);
 
+/* Before another mapping takes these addresses: a recall puts no memory there any more. */
+void mapping_replace(void *address, size_t bytes);
+
 /* Whether a range lies there. Cheap for a program without ranges. */
 bool mapping_touches(const void *address, size_t bytes);
 
