@@ -66,7 +66,7 @@ static void file_put(struct share *share, struct delegation_file *file)
 	free(file);
 }
 
-static bool lease_stores(const struct share_lease *lease)
+bool delegation_lease_stores(const struct share_lease *lease)
 {
 	return lease->access == GPUMEM_ACCESS_WRITE && !lease->private && !lease->loads;
 }
@@ -105,7 +105,7 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 		     atomic_load(&lease->kind) != FILE_LEASE_LOOSE &&
 		     share_listens(share, connection, GPUMEM_LISTEN_RECALL);
 
-	if (!wants && !lease_stores(lease))
+	if (!wants && !delegation_lease_stores(lease))
 		return 0;
 	struct delegation_file *file = file_get(share, lease->inode->ino);
 
@@ -135,7 +135,7 @@ void delegation_lease_remove(struct share *share, struct share_lease *lease)
 		return;
 	if (lease->recallable)
 		delegation_end(file, lease);
-	else if (lease_stores(lease))
+	else if (delegation_lease_stores(lease))
 		file->storing--;
 	file_put(share, file);
 }

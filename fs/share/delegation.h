@@ -29,6 +29,9 @@ struct delegations {
 	pthread_cond_t answered;
 };
 
+/* Whether the holder of the lease may store into the file. */
+bool delegation_lease_stores(const struct share_lease *lease);
+
 /* Both functions under the share's lock. delegation_lease_add decides whether the lease gets a
  * delegation, and from then on no delegation is given beside a lease that may store: 0 or -ENOMEM.
  * -EINPROGRESS with FILE_NO_WAIT: there are delegations, and delegations_recall may wait. */

@@ -63,7 +63,22 @@ static bool lease_persist(struct share *share, struct share_connection *connecti
 	return !share->persist || lease->slot != PERSIST_NO_SLOT;
 }
 
-/* Under the share's lock: forgets a lease that lease_register has registered. */
+/* Under the share's lock: adds a lease, which may get a delegation. 0, -ENOMEM, or -EINPROGRESS
+ * with FILE_NO_WAIT. */
+static int lease_count(struct share *share, struct share_connection *connection,
+		       struct share_lease *lease, enum file_wait wait)
+{
+	int error = lease_add(connection, lease);
+
+	if (error)
+		return error;
+	error = delegation_lease_add(share, connection, lease, wait);
+	if (error)
+		HASH_DEL(connection->leases, lease);
+	return error;
+}
+
+/* Under the share's lock: forgets a lease that was counted. */
 static void lease_unregister(struct share *share, struct share_connection *connection,
 			     struct share_lease *lease)
 {
@@ -75,16 +90,11 @@ static void lease_unregister(struct share *share, struct share_connection *conne
 static int lease_register(struct share *share, struct share_connection *connection,
 			  struct share_lease *lease, enum file_wait wait)
 {
-	int error = lease_add(connection, lease);
+	/* First, because the stored flags tell of the delegation. */
+	int error = lease_count(share, connection, lease, wait);
 
 	if (error)
 		return error;
-	/* First, because the stored flags tell of the delegation. */
-	error = delegation_lease_add(share, connection, lease, wait);
-	if (error) {
-		HASH_DEL(connection->leases, lease);
-		return error;
-	}
 	if (lease_persist(share, connection, lease))
 		return 0;
 	lease_unregister(share, connection, lease);
@@ -180,11 +190,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 		return error;
 	}
 	pthread_mutex_lock(&share->lock);
-	error = lease_add(connection, lease);
-	if (!error && delegation_lease_add(share, connection, lease, FILE_MAY_WAIT)) {
-		HASH_DEL(connection->leases, lease);
-		error = -ENOMEM;
-	}
+	error = lease_count(share, connection, lease, FILE_MAY_WAIT);
 	pthread_mutex_unlock(&share->lock);
 	if (error) {
 		ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
@@ -334,7 +340,7 @@ static void lease_announce(struct share *share, const struct share_lease *lease,
 /* The kernel's pages do not show what the holder of the lease may store from now on. */
 static void lease_recall(struct share *share, const struct share_lease *lease)
 {
-	if (lease->access == GPUMEM_ACCESS_WRITE && !lease->private && !lease->loads)
+	if (delegation_lease_stores(lease))
 		delegations_recall(share, lease->inode->ino);
 }
 
