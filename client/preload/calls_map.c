@@ -22,10 +22,11 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 	void *address;
 
 	real_need();
-	if (flags & MAP_FIXED)
+	if (flags & MAP_FIXED) {
 		addresses_change(at, bytes);
-	if (flags & MAP_FIXED && mapping_touches(at, bytes))
-		mapping_replace(at, bytes);
+		if (mapping_touches(at, bytes))
+			mapping_replace(at, bytes);
+	}
 	enum mapping_by by = mapping_map(&request, &address);
 	if (by == MAPPING_SERVED) {
 		source_forget(address, bytes);
