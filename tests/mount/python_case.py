@@ -58,6 +58,11 @@ def leases(path):
     return int(os.getxattr(path, "user.gpumem.leases"))
 
 
+def no_lease_is_left(path):
+    """Waits: the daemon sees the end of a process some time after those who waited for the process."""
+    eventually(f"no lease of {path} is left", lambda: leases(path) == 0, 60)
+
+
 def cat(path):
     return subprocess.run(["cat", path], check=True, capture_output=True).stdout
 
