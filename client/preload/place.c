@@ -47,6 +47,24 @@ static int page_prove(const char *address)
 	return real.write(sink, address, 1) == 1 ? 0 : -EFAULT;
 }
 
+/* The program may be reading at these addresses: a mapping is proved elsewhere first. */
+static int gpu_pages_move(struct mapping *mapping, char *from, size_t bytes, char *to)
+{
+	char *scratch = place_reserve(NULL, bytes, 0);
+
+	if (scratch == MAP_FAILED)
+		return -errno;
+	int rc = pages_move(mapping, from, bytes, scratch);
+	if (rc == 0)
+		rc = page_prove(scratch);
+	if (rc == 0 &&
+	    real.mremap(scratch, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
+		rc = -errno;
+	if (rc < 0)
+		real.munmap(scratch, bytes);
+	return rc;
+}
+
 int place_direct(const struct range *range)
 {
 	const struct client_layout *layout = &range->of->file->layout;
@@ -62,9 +80,8 @@ int place_direct(const struct range *range)
 		if (from >= to)
 			continue;
 		char *at = range->start + (from - range->offset);
-		rc = pages_move(range->of, base + from, to - from, at);
-		if (rc == 0 && range->of->on_gpu)
-			rc = page_prove(at);
+		rc = range->of->on_gpu ? gpu_pages_move(range->of, base + from, to - from, at)
+				       : pages_move(range->of, base + from, to - from, at);
 	}
 	if (rc == 0 && real.mprotect(range->start, range->bytes, range->protection) < 0)
 		rc = -errno;
