@@ -33,8 +33,9 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 		return address;
 	}
 	bool fills = by != MAPPING_BY_KERNEL && flags & MAP_POPULATE;
-	address =
-	    real.mmap64(at, bytes, protection, fills ? flags & ~MAP_POPULATE : flags, fd, offset);
+	if (by != MAPPING_CACHED)
+		address = real.mmap64(at, bytes, protection, fills ? flags & ~MAP_POPULATE : flags,
+				      fd, offset);
 	source_forget(address, bytes);
 	mapping_was_left(&request, by, address);
 	if (fills && address != MAP_FAILED)

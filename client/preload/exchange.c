@@ -3,10 +3,8 @@
 #include "client/preload/exchange.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "client/lib/file.h"
 #include "client/preload/core/access.h"
@@ -17,43 +15,42 @@
  * the file. */
 #define PART_MIN 4
 
-static pthread_mutex_t asking_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct slot_identity asking;				/* inode 0: no thread asks */
-
-static void asking_set(const struct slot_identity *identity)
+static gpumem *lease_take(int fd, bool stores, bool writes, enum stats_left *why)
 {
-	scoped_lock(&asking_lock);
-	asking = *identity;
-}
-
-bool exchange_asks_to_store(uint64_t device, uint64_t inode)
-{
-	scoped_lock(&asking_lock);
-	return inode &&
-	       slot_same(&asking, &(struct slot_identity){.device = device, .inode = inode});
-}
-
-static gpumem *lease_take(struct mapping *mapping, int fd, const struct range *range,
-			  enum stats_left *why)
-{
-	const struct slot_identity none = {0};
 	bool writable = false;
+	gpumem *file = access_lease(fd, stores ? ACCESS_STORES : ACCESS_LOADS, &writable, why);
 
-	mapping->stores = range->shared && range->protection & PROT_WRITE;
-	if (mapping->stores)
-		asking_set(&mapping->identity);
-	gpumem *file =
-	    access_lease(fd, mapping->stores ? ACCESS_STORES : ACCESS_LOADS, &writable, why);
-	if (mapping->stores)
-		asking_set(&none);
-	if (!file || writable || !(range->protection & PROT_WRITE))
+	if (!file || writable || !writes)
 		return file;
 	*why = LEFT_RIGHTS;
 	gpumem_close(file);
 	return NULL;
 }
 
-static bool mapping_covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
+struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *why)
+{
+	bool writes = range->protection & PROT_WRITE, stores = range->shared && writes;
+	struct mapping *made = calloc(1, sizeof(*made));
+
+	*why = LEFT_FAILED;
+	if (made && identity_get(fd, &made->identity))
+		made->file = lease_take(fd, stores, writes, why);
+	if (made && made->file) {
+		made->storing = stores ? made->file : NULL;
+		return made;
+	}
+	free(made);
+	return NULL;
+}
+
+gpumem *exchange_lease_to_store(int fd)
+{
+	enum stats_left why;
+
+	return lease_take(fd, true, true, &why);
+}
+
+bool exchange_covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
@@ -65,22 +62,8 @@ static bool mapping_covers(struct mapping *mapping, const struct range *range, e
 	if (range->offset + range->bytes > range_round_up(info.size))
 		return false;
 	*why = LEFT_WINDOW;
-	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN;
-}
-
-struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *why)
-{
-	struct mapping *made = calloc(1, sizeof(*made));
-
-	*why = LEFT_FAILED;
-	if (made && identity_get(fd, &made->identity))
-		made->file = lease_take(made, fd, range, why);
-	if (made && made->file && mapping_covers(made, range, why))
-		return made;
-	if (made)
-		gpumem_close(made->file);
-	free(made);
-	return NULL;
+	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN ||
+	       range_is_direct_of(&mapping->identity);
 }
 
 int exchange_kernel(unsigned i, enum place_by by)
@@ -100,16 +83,31 @@ int exchange_kernel(unsigned i, enum place_by by)
 	return 0;
 }
 
+int exchange_file_kernel(const struct slot_identity *identity)
+{
+	int rc = 0;
+
+	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
+		if (slot_same(&range_at(i)->of->identity, identity))
+			rc = exchange_kernel(i, PLACE_PRIVATE_TABLE);
+	return rc;
+}
+
 void exchange_direct(unsigned i)
 {
 	struct range *range = range_at(i);
 	void *base;
 
-	range->cached = false;
-	if (gpumem_map_host(range->of->file, &base, NULL) == 0 && place_direct(range) == 0)
+	if (gpumem_map_host(range->of->file, &base, NULL) == 0 && place_direct(range) == 0) {
+		range->cached = false;
 		file_stats_add(range->of->file->fd, MANNER_IN_PLACE, range->bytes);
-	else
-		exchange_kernel(i, PLACE_PRIVATE_TABLE);
+		return;
+	}
+	struct slot_identity identity = range->of->identity;
+
+	/* Parts may be the memory already. */
+	range->cached = false;
+	exchange_file_kernel(&identity);
 }
 
 void exchange_all_direct(uint64_t device, uint64_t inode)
@@ -120,26 +118,7 @@ void exchange_all_direct(uint64_t device, uint64_t inode)
 		if (range_at(i)->cached && identity->device == device &&
 		    (!inode || identity->inode == inode))
 			exchange_direct(i);
+		if (i > range_count())
+			i = range_count();
 	}
-}
-
-int exchange_writable(unsigned i)
-{
-	struct range writable = *range_at(i);
-	enum stats_left why;
-	void *base;
-
-	writable.protection |= PROT_WRITE;
-	writable.of = exchange_lease(writable.of->file->fd, &writable, &why);
-	if (!writable.of)
-		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
-	writable.protection = range_at(i)->protection;
-	if (gpumem_map_host(writable.of->file, &base, NULL) < 0 || place_direct(&writable) < 0) {
-		gpumem_close(writable.of->file);
-		free(writable.of);
-		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
-	}
-	range_remove(i);
-	range_add(&writable);
-	return 0;
 }

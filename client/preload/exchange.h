@@ -10,26 +10,28 @@
 #include "client/preload/place.h"
 #include "client/preload/range.h"
 
-/* Leases the file of fd as the range needs, and looks whether the range fits. NULL with the reason.
- * A process that has ranges of the file with cached set, and wants to store, calls
- * exchange_all_direct first. */
+/* Leases the file of fd as the range needs. NULL with the reason. Without the lock: before a lease
+ * for stores the daemon waits for the answers of other processes, which may be waiting for this
+ * one's. */
 struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *why);
+
+/* The same for a file whose memory is mapped already. NULL: the process may not store, or there is
+ * no such lease. */
+gpumem *exchange_lease_to_store(int fd);
+
+/* Whether a leased file has all of the range, and the range is worth the import. */
+bool exchange_covers(struct mapping *mapping, const struct range *range, enum stats_left *why);
 
 /* Turns the i-th range into the kernel's mapping of the file, and removes it: 0 or -errno. */
 int exchange_kernel(unsigned i, enum place_by by);
+/* The same for all ranges of a file, as stores into its memory do not show in the kernel's pages.
+ */
+int exchange_file_kernel(const struct slot_identity *identity);
 
 /* Puts the file's memory in the place of the kernel's mappings of a device's inode (0: of all its
- * inodes), each in one step: a thread that loads meanwhile finds either. Where that fails, the
- * kernel's mapping stays, and is no range any more. */
+ * inodes): a thread that loads meanwhile finds either. Where that fails, all ranges of the file
+ * become the kernel's. */
 void exchange_all_direct(uint64_t device, uint64_t inode);
 void exchange_direct(unsigned i);
-
-/* Gives the i-th range, whose file is direct, a lease for stores, and the memory of that lease: 0
- * or -errno. */
-int exchange_writable(unsigned i);
-
-/* Without the lock: whether a thread with the lock is asking for a lease for stores into that file,
- * of which no range is left that has cached set. */
-bool exchange_asks_to_store(uint64_t device, uint64_t inode);
 
 #endif

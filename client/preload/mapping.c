@@ -20,32 +20,17 @@
 #include "client/preload/recall.h"
 #include "common/cleanup.h"
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* of the table; taken before the slots' locks */
-
-/* How often a recall tries to take the lock. */
-#define LOCK_POLL_US 1000
-
+/* Of the table; taken before the slots' locks. A thread that asks the daemon for a lease does not
+ * hold the lock: the daemon may be waiting for a recall, which needs the lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool wanted = true;
-
-/* A thread that holds the lock may be waiting for the daemon, which may be waiting for this answer
- * before a lease for stores: that thread needs no answer, as it has left no such range. */
-static bool recall_locks(uint64_t device, uint64_t inode)
-{
-	while (pthread_mutex_trylock(&lock) != 0) {
-		if (exchange_asks_to_store(device, inode))
-			return false;
-		usleep(LOCK_POLL_US);
-	}
-	return true;
-}
+static unsigned recalls; /* so many came; under lock */
 
 static void mapping_recall(uint64_t device, uint64_t inode)
 {
-	if (!recall_locks(device, inode))
-		return;
+	scoped_lock(&lock);
+	recalls++;
 	exchange_all_direct(device, inode);
-	pthread_mutex_unlock(&lock);
 }
 
 void mapping_start(void)
@@ -61,13 +46,13 @@ static bool address_is_aligned(const void *address)
 	return (uintptr_t)address % (size_t)sysconf(_SC_PAGESIZE) == 0;
 }
 
-/* Under lock. */
-static bool ranges_touch(const char *start, size_t bytes)
+/* Under lock. A range that touches the bytes, or NULL. */
+static const struct range *range_touched(const char *start, size_t bytes)
 {
 	for (unsigned i = 0; i < range_count(); i++)
 		if (range_overlaps(range_at(i), start, bytes))
-			return true;
-	return false;
+			return range_at(i);
+	return NULL;
 }
 
 bool mapping_touches(const void *address, size_t bytes)
@@ -76,7 +61,7 @@ bool mapping_touches(const void *address, size_t bytes)
 	if (range_count() == 0 || !address_is_aligned(address) || own_inside || !own_process())
 		return false;
 	scoped_lock(&lock);
-	return ranges_touch(address, range_round_up(bytes));
+	return range_touched(address, range_round_up(bytes));
 }
 
 /* Under lock. Removes the ranges between two borders. */
@@ -143,12 +128,14 @@ static enum mapping_by request_decide(const struct mapping_request *request, int
 	return request->flags & MAP_SHARED ? MAPPING_CACHED : MAPPING_PAGES;
 }
 
-/* Gives the range its addresses. -EAGAIN: the kernel should try. */
+/* Gives the range its addresses. -EAGAIN: the kernel should try. Under lock. */
 static int range_map(struct range *range, const struct mapping_request *request,
 		     enum stats_left *why)
 {
 	void *base;
 
+	if (!exchange_covers(range->of, range, why))
+		return -EAGAIN;
 	*why = LEFT_FAILED;
 	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
 		return -EAGAIN;
@@ -169,44 +156,124 @@ static int range_map(struct range *range, const struct mapping_request *request,
 	return 0;
 }
 
-/* Under lock. The program's own pages of the file do not show what it will store. */
-static void range_prepare_to_store(const struct range *range, int fd)
+static struct range range_of(const struct mapping_request *request, bool may_write)
+{
+	return (struct range){.bytes = range_round_up(request->bytes),
+			      .offset = (uint64_t)request->offset,
+			      .protection = request->protection,
+			      .shared = request->flags & MAP_SHARED,
+			      .may_write = may_write};
+}
+
+/* Before the program stores: pages of the file, which this process loads from, do not show that. */
+static void file_end_pages(const struct slot_identity *identity)
+{
+	scoped_lock(&lock);
+	exchange_all_direct(identity->device, identity->inode);
+}
+
+/* A lease for the range. NULL with the reason. */
+static struct mapping *range_lease(int fd, const struct range *range, enum stats_left *why)
 {
 	struct slot_identity identity;
 
 	if (range->shared && range->protection & PROT_WRITE && identity_get(fd, &identity))
-		exchange_all_direct(identity.device, identity.inode);
+		file_end_pages(&identity);
+	return exchange_lease(fd, range, why);
 }
 
-/* Under lock. */
-static bool file_map(int fd, bool may_write, const struct mapping_request *request, void **address,
-		     enum stats_left *why)
+/* Under lock. Takes over the range's lease. False: the kernel should map the file. */
+static bool leased_map(struct range *range, const struct mapping_request *request, void **address,
+		       enum stats_left *why)
 {
-	struct range range = {
-	    .bytes = range_round_up(request->bytes),
-	    .offset = (uint64_t)request->offset,
-	    .protection = request->protection,
-	    .shared = request->flags & MAP_SHARED,
-	    .may_write = may_write,
-	};
+	int rc = range_map(range, request, why);
 
-	range_prepare_to_store(&range, fd);
-	range.of = exchange_lease(fd, &range, why);
-	if (!range.of)
-		return false;
-	int rc = range_map(&range, request, why);
 	if (rc == 0) {
-		stats_serve(SERVED_MAP, range.bytes);
-		file_stats_add(fd, MANNER_IN_PLACE, range.bytes);
-		*address = range.start;
+		stats_serve(SERVED_MAP, range->bytes);
+		file_stats_add(range->of->file->fd, MANNER_IN_PLACE, range->bytes);
+		*address = range->start;
 		return true;
 	}
-	if (!range.of->stuck)
-		gpumem_close(range.of->file);
-	free(range.of);
+	mapping_free(range->of);
 	*address = MAP_FAILED;
 	errno = -rc;
 	return rc != -EAGAIN;
+}
+
+static bool file_map(const struct mapping_request *request, bool may_write, void **address,
+		     enum stats_left *why)
+{
+	struct range range = range_of(request, may_write);
+
+	range.of = range_lease(request->fd, &range, why);
+	if (!range.of)
+		return false;
+	scoped_lock(&lock);
+	return leased_map(&range, request, address, why);
+}
+
+/* A lease after which the pages of the kernel's mapping show the file's bytes until a recall. NULL:
+ * there is no such lease. *so_far: recalls before the lease. */
+static struct mapping *pages_lease(const struct mapping_request *request, const struct range *range,
+				   unsigned *so_far)
+{
+	struct slot_identity identity;
+	enum stats_left why;
+
+	if (!identity_get(request->fd, &identity))
+		return NULL;
+	recall_listen(request->fd, identity.device);
+	pthread_mutex_lock(&lock);
+	*so_far = recalls;
+	pthread_mutex_unlock(&lock);
+	return exchange_lease(request->fd, range, &why);
+}
+
+/* Under lock. */
+static void ranges_replace(const struct mapping_request *request)
+{
+	size_t bytes = range_round_up(request->bytes);
+
+	if (request->flags & MAP_FIXED && ranges_split(request->address, bytes) == 0)
+		ranges_forget(request->address, bytes);
+}
+
+/* Under lock. Counts the kernel's mapping as a range, unless its pages may be old by now. */
+static void pages_add(struct range *range, unsigned so_far)
+{
+	enum stats_left why;
+
+	if (!exchange_covers(range->of, range, &why) || range_reserve(1) < 0) {
+		mapping_free(range->of);
+		return;
+	}
+	range->cached = true;
+	range_add(range);
+	if (!(range->of->file->layout.flags & GPUMEM_LAYOUT_DELEGATED) || recalls != so_far)
+		exchange_direct(range_count() - 1);
+}
+
+/* Makes the kernel's mapping. The lease comes first, because the kernel drops a file's pages in
+ * mmap: pages that others read before the lease may be old. */
+static void *pages_map(const struct mapping_request *request, bool may_write)
+{
+	struct range range = range_of(request, may_write);
+	unsigned so_far = 0;
+
+	range.of = pages_lease(request, &range, &so_far);
+	range.start = real.mmap64(request->address, request->bytes, request->protection,
+				  request->flags & ~MAP_POPULATE, request->fd, request->offset);
+	int error = errno;
+
+	scoped_lock(&lock);
+	if (range.start != MAP_FAILED)
+		ranges_replace(request);
+	if (range.of && range.start != MAP_FAILED)
+		pages_add(&range, so_far);
+	else if (range.of)
+		mapping_free(range.of);
+	errno = error;
+	return range.start;
 }
 
 enum mapping_by mapping_map(const struct mapping_request *request, void **address)
@@ -218,43 +285,18 @@ enum mapping_by mapping_map(const struct mapping_request *request, void **addres
 		return MAPPING_BY_KERNEL;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
+	bool may_write = (mode & O_ACCMODE) == O_RDWR;
 	enum mapping_by by = request_decide(request, mode, &why);
-	if (by == MAPPING_SERVED) {
-		scoped_lock(&lock);
-		if (!file_map(request->fd, (mode & O_ACCMODE) == O_RDWR, request, address, &why))
-			by = MAPPING_BY_KERNEL;
-	}
+	*address = NULL;
+	if (by == MAPPING_SERVED && !file_map(request, may_write, address, &why))
+		by = MAPPING_BY_KERNEL;
 	if (by != MAPPING_SERVED)
 		stats_leave(why);
-	if (by != MAPPING_SERVED || *address != MAP_FAILED)
+	if (by == MAPPING_CACHED)
+		*address = pages_map(request, may_write);
+	if (*address != MAP_FAILED)
 		errno = error;
 	return by;
-}
-
-/* Keeps the kernel's mapping while the file is delegated to this process. Under lock. */
-static void range_cache(const struct mapping_request *request, char *address)
-{
-	int mode = fcntl(request->fd, F_GETFL);
-	struct range range = {.start = address,
-			      .bytes = range_round_up(request->bytes),
-			      .offset = (uint64_t)request->offset,
-			      .protection = request->protection,
-			      .shared = true,
-			      .may_write = (mode & O_ACCMODE) == O_RDWR,
-			      .cached = true};
-	enum stats_left why;
-
-	range.of = exchange_lease(request->fd, &range, &why);
-	if (!range.of)
-		return;
-	if (range_reserve(1) < 0) {
-		gpumem_close(range.of->file);
-		free(range.of);
-		return;
-	}
-	range_add(&range);
-	if (!(range.of->file->layout.flags & GPUMEM_LAYOUT_DELEGATED))
-		exchange_direct(range_count() - 1);
 }
 
 void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address)
@@ -266,20 +308,16 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 		return;
 	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
 	INSIDE();
-	if (request->flags & MAP_FIXED && range_count() && own_process()) {
+	if (by != MAPPING_CACHED && range_count() && own_process()) {
 		scoped_lock(&lock);
-		if (ranges_split(address, range_round_up(request->bytes)) == 0)
-			ranges_forget(address, range_round_up(request->bytes));
+		ranges_replace(request);
 	}
 	if (file && identity_get(request->fd, &identity)) {
+		if (by == MAPPING_BY_KERNEL)
+			mapping_yield(&identity);
 		slots_refuse(&identity);
 		file_stats_add(request->fd, MANNER_PAGE_CACHE, request->bytes);
 		source_add(request, &identity, address, by == MAPPING_CACHED);
-		if (by == MAPPING_CACHED) {
-			recall_listen(request->fd, identity.device);
-			scoped_lock(&lock);
-			range_cache(request, address);
-		}
 	}
 	errno = error;
 }
@@ -335,14 +373,11 @@ int mapping_unmap(void *address, size_t bytes)
 }
 
 /* Under lock. */
-static int ranges_yield(const char *start, size_t bytes)
+static void ranges_yield(const char *start, size_t bytes)
 {
-	int rc = 0;
-
-	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
+	for (unsigned i = range_count(); i-- > 0;)
 		if (range_overlaps(range_at(i), start, bytes))
-			rc = exchange_kernel(i, PLACE_PRIVATE_TABLE);
-	return rc;
+			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 }
 
 /* A private mapping that becomes writable needs copy-on-write by the kernel. */
@@ -352,28 +387,63 @@ static int range_protect(unsigned i, int protection)
 
 	if (!range->shared && protection & PROT_WRITE)
 		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
-	if (protection & PROT_EXEC)
-		return exchange_kernel(i, PLACE_PRIVATE_TABLE);
-	if (!(protection & PROT_WRITE))
-		return 0;
-	if (!range->may_write)
-		return -EACCES;
-	return range->of->stores ? 0 : exchange_writable(i);
+	return !(protection & PROT_WRITE) || range->may_write ? 0 : -EACCES;
 }
 
-/* Under lock. All ranges of these files become direct. */
-static void ranges_prepare_to_store(const char *start, size_t bytes)
+/* A range between two borders that may become writable, and whose file is not leased for stores;
+ * NULL. Under lock. */
+static struct mapping *mapping_without_stores(const char *start, size_t bytes)
 {
-	for (unsigned i = range_count(); i-- > 0;) {
+	for (unsigned i = 0; i < range_count(); i++) {
 		const struct range *range = range_at(i);
 
-		if (!range->cached || !range_overlaps(range, start, bytes))
-			continue;
-		struct slot_identity identity = range->of->identity;
+		if (range->shared && range->may_write && !range->of->storing &&
+		    range_overlaps(range, start, bytes))
+			return range->of;
+	}
+	return NULL;
+}
+
+/* Under lock, which is given up meanwhile. The memory of these ranges could be stored into already:
+ * with a lease for stores the daemon tells other processes first. */
+static int ranges_lease_to_store(const char *start, size_t bytes)
+{
+	struct mapping *mapping;
+	int rc = 0;
+
+	while (rc == 0 && (mapping = mapping_without_stores(start, bytes))) {
+		struct slot_identity identity = mapping->identity;
+		int fd = own_copy(mapping->file->fd);
 
 		exchange_all_direct(identity.device, identity.inode);
-		i = range_count();
+		pthread_mutex_unlock(&lock);
+		gpumem *storing = fd < 0 ? NULL : exchange_lease_to_store(fd);
+		if (fd >= 0)
+			close(fd);
+		pthread_mutex_lock(&lock);
+		mapping = mapping_without_stores(start, bytes);
+		if (storing && mapping && slot_same(&mapping->identity, &identity))
+			mapping->storing = storing;
+		else if (storing)
+			gpumem_close(storing);
+		else
+			rc = exchange_file_kernel(&identity);
 	}
+	return rc;
+}
+
+/* Under lock. */
+static int ranges_prepare(const char *start, size_t bytes, int protection)
+{
+	const struct range *range;
+	int rc = 0;
+
+	while (rc == 0 && protection & PROT_EXEC && (range = range_touched(start, bytes))) {
+		struct slot_identity identity = range->of->identity;
+
+		rc = exchange_file_kernel(&identity);
+	}
+	return rc < 0 || !(protection & PROT_WRITE) ? rc : ranges_lease_to_store(start, bytes);
 }
 
 int mapping_protect(void *address, size_t bytes, int protection)
@@ -382,9 +452,9 @@ int mapping_protect(void *address, size_t bytes, int protection)
 
 	INSIDE();
 	scoped_lock(&lock);
-	int rc = ranges_split(address, whole);
-	if (protection & PROT_WRITE)
-		ranges_prepare_to_store(address, whole);
+	int rc = ranges_prepare(address, whole, protection);
+	if (rc == 0)
+		rc = ranges_split(address, whole);
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
 		if (range_overlaps(range_at(i), address, whole))
 			rc = range_protect(i, protection);
@@ -433,22 +503,29 @@ int mapping_sync(void *address, size_t bytes, int flags)
 
 /* --- mremap */
 
-/* Makes a range of the new length elsewhere, of the same memory, and removes the old range. */
+/* Under lock, which is given up meanwhile. Makes a range of the new length elsewhere, of the same
+ * memory, and removes the old range. */
 static bool range_map_longer(const struct mapping_remap *remap, const struct range *range,
 			     void **address)
 {
 	struct mapping_request request = {
-	    .address = remap->flags & MREMAP_FIXED ? remap->target : NULL,
 	    .bytes = remap->new_bytes,
 	    .protection = range->protection,
-	    .flags = (range->shared ? MAP_SHARED : MAP_PRIVATE) |
-		     (remap->flags & MREMAP_FIXED ? MAP_FIXED : 0),
+	    .flags = range->shared ? MAP_SHARED : MAP_PRIVATE,
+	    .fd = own_copy(range->of->file->fd),
 	    .offset = (off_t)(range->offset + (uint64_t)(remap->old - range->start)),
 	};
+	struct range longer = range_of(&request, range->may_write);
 	size_t old = range_round_up(remap->old_bytes);
-	enum stats_left why;
+	enum stats_left why = LEFT_FAILED;
 
-	if (!file_map(range->of->file->fd, range->may_write, &request, address, &why)) {
+	if (request.fd < 0)
+		return false;
+	pthread_mutex_unlock(&lock);
+	longer.of = range_lease(request.fd, &longer, &why);
+	close(request.fd);
+	pthread_mutex_lock(&lock);
+	if (!longer.of || !leased_map(&longer, &request, address, &why)) {
 		stats_leave(why);
 		return false;
 	}
@@ -516,16 +593,14 @@ bool mapping_remap(const struct mapping_remap *remap, void **address)
 
 bool mapping_yield(const struct slot_identity *identity)
 {
-	bool had = false;
+	unsigned before = range_count();
 
-	if (range_count() == 0)
+	if (before == 0)
 		return false;
 	scoped_lock(&lock);
-	for (unsigned i = range_count(); i-- > 0;) {
-		if (slot_same(&range_at(i)->of->identity, identity))
-			had = exchange_kernel(i, PLACE_PRIVATE_TABLE) == 0 || had;
-	}
-	return had;
+	before = range_count();
+	exchange_file_kernel(identity);
+	return range_count() != before;
 }
 
 /* Memory that parent and child both write must stay shared, and a BAR mapping belongs to the
@@ -535,7 +610,7 @@ void mapping_before_fork(void)
 	pthread_mutex_lock(&lock);
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
-		if (range->of->on_gpu && range->of->stores)
+		if (range->of->on_gpu && range->shared && range->may_write)
 			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 	}
 }
@@ -552,9 +627,12 @@ void mapping_forked(void)
 
 	pthread_mutex_init(&lock, NULL);
 	for (unsigned i = range_count(); i-- > 0;) {
-		if (range_at(i)->of->on_gpu)
+		if (range_at(i)->of->on_gpu) {
 			exchange_kernel(i, PLACE_IN_CHILD);
-		else
-			gpumem_get_info(range_at(i)->of->file, &info);
+			continue;
+		}
+		gpumem_get_info(range_at(i)->of->file, &info);
+		if (range_at(i)->of->storing)
+			gpumem_get_info(range_at(i)->of->storing, &info);
 	}
 }

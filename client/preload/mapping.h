@@ -24,9 +24,9 @@ void mapping_start(void);
 /* Whether the kernel makes the mapping, of GPU memory that the program only loads from
  * (MAPPING_PAGES), under a read delegation (MAPPING_CACHED), or the library. */
 enum mapping_by { MAPPING_BY_KERNEL, MAPPING_PAGES, MAPPING_CACHED, MAPPING_SERVED };
-/* MAPPING_SERVED: with the address, or with MAP_FAILED and errno. */
+/* MAPPING_SERVED, MAPPING_CACHED: made, with the address, or with MAP_FAILED and errno. */
 enum mapping_by mapping_map(const struct mapping_request *request, void **address);
-/* The kernel has made a mapping instead, perhaps over ranges. */
+/* A mapping by the kernel was made, perhaps over ranges. */
 void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address);
 
 /* Before another mapping takes these addresses: a recall puts no memory there any more. */

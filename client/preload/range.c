@@ -41,6 +41,15 @@ int range_reserve(unsigned n)
 	return 0;
 }
 
+void mapping_free(struct mapping *mapping)
+{
+	if (mapping->storing != mapping->file)
+		gpumem_close(mapping->storing);
+	if (!mapping->stuck)
+		gpumem_close(mapping->file);
+	free(mapping);
+}
+
 void range_add(const struct range *range)
 {
 	range->of->ranges++;
@@ -68,9 +77,6 @@ void range_remove(unsigned i)
 	struct mapping *mapping = ranges[i].of;
 
 	ranges[i] = ranges[--count];
-	if (--mapping->ranges)
-		return;
-	if (!mapping->stuck)
-		gpumem_close(mapping->file);
-	free(mapping);
+	if (--mapping->ranges == 0)
+		mapping_free(mapping);
 }

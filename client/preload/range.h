@@ -15,8 +15,8 @@ struct mapping {
 	gpumem *file;
 	struct slot_identity identity;
 	bool on_gpu;
-	bool stores; /* the lease is for stores, too: ACCESS_STORES */
-	bool stuck;  /* another mapping took its place in the library's mapping: never unmap */
+	gpumem *storing; /* the lease for stores: file itself, or another one. NULL: none */
+	bool stuck;	 /* another mapping took its place in the library's mapping: never unmap */
 	unsigned ranges;
 };
 
@@ -31,6 +31,9 @@ struct range {
 	 * has a read delegation. Else the file's memory itself. */
 	bool cached;
 };
+
+/* Ends the leases of a mapping without ranges. */
+void mapping_free(struct mapping *mapping);
 
 /* Also without the lock. */
 unsigned range_count(void);

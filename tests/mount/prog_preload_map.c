@@ -287,6 +287,62 @@ static void beyond_the_end_is_the_kernel_s(void)
 	CHECK(readable(at + 3 * MIB + 4095) && !readable(at + 3 * MIB + 4096));
 }
 
+/* All mappings of a file show each other's stores, whatever calls made them what they are. */
+static void stores_show_in_all_mappings(void)
+{
+	int fd = data_file(5 * MIB);
+	unsigned char *read = map(fd, 5 * MIB, PROT_READ, MAP_SHARED, 0);
+	unsigned char *grown = map(fd, 2 * MIB, PROT_READ, MAP_SHARED, MIB);
+
+	expect(read, 1, 0, 5 * MIB);
+	expect(grown, 1, MIB, 2 * MIB);
+	grown = mremap(grown, 2 * MIB, 3 * MIB, MREMAP_MAYMOVE);
+	CHECK(grown != MAP_FAILED);
+	OK(mprotect(grown, 3 * MIB, PROT_READ | PROT_WRITE));
+	/* Calls may drop pages of the kernel; these loads bring them back. */
+	expect(read + MIB, 1, MIB, 4096);
+	pattern_fill(grown, 4096, 2, MIB);
+	expect(read + MIB, 2, MIB, 4096);
+	OK(munmap(grown, 3 * MIB));
+	OK(munmap(read, 5 * MIB));
+	CHECK(!leased("file"));
+}
+
+/* A part that alone would not be worth the import of the file. */
+static void a_small_part_becomes_writable(void)
+{
+	int fd = data_file(9 * MIB);
+	unsigned char *at = map(fd, 9 * MIB, PROT_READ, MAP_SHARED, 0);
+	unsigned char *other = map(fd, 9 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	expect(at, 1, 0, 9 * MIB);
+	expect(other, 1, 0, 9 * MIB);
+	OK(mprotect(at + MIB, 4096, PROT_READ | PROT_WRITE));
+	expect(other + MIB, 1, MIB, 4096);
+	pattern_fill(at + MIB, 4096, 2, MIB);
+	expect(other + MIB, 2, MIB, 4096);
+	int reader = OK(open("file", O_RDONLY));
+	pattern_check(reader, 2, MIB, 4096);
+	unsigned char *part = map(fd, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, MIB);
+	pattern_fill(part, 4096, 3, MIB);
+	expect(at + MIB, 3, MIB, 4096);
+	CHECK(leased("file"));
+}
+
+/* A mapping that only the kernel can make. */
+static void stores_show_beside_the_kernel_s(void)
+{
+	int fd = data_file(3 * MIB + 5);
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+	unsigned char *longer = map(fd, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+	expect(longer, 1, 0, 3 * MIB + 5);
+	pattern_fill(at, 4096, 2, 0);
+	expect(longer, 2, 0, 4096);
+	pattern_fill(longer, 4096, 3, 0);
+	expect(at, 3, 0, 4096);
+}
+
 /* A program truncates a file that it has mapped: databases do this. */
 static void truncating_what_is_mapped(void)
 {
@@ -376,6 +432,37 @@ static void stores_are_shared_with_children(void)
 	OK(close(fd));
 }
 
+static void see_store_of_parent(int unused)
+{
+	(void)unused;
+	for (int i = 0; i < 2; i++) {
+		expect(common, 1, 0, 4096);
+		turn_pass(0);
+		turn_wait(0);
+	}
+	expect(common, 5, 0, 4096);
+}
+
+/* The mapping becomes writable after the child was made. */
+static void children_see_what_becomes_writable(void)
+{
+	int fd = data_file(3 * MIB);
+
+	common = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+	expect(common, 1, 0, 4096);
+	OK(pipe(turns[0]));
+	OK(pipe(turns[1]));
+	spawn(see_store_of_parent, 0);
+	OK(close(turns[1][1]));
+	turn_wait(1);
+	OK(mprotect(common, 3 * MIB, PROT_READ | PROT_WRITE));
+	turn_pass(1);
+	turn_wait(1);
+	pattern_fill(common, 4096, 5, 0);
+	turn_pass(1);
+	join_all(1);
+}
+
 static void outlive_parent(int go)
 {
 	char byte;
@@ -446,9 +533,13 @@ int main(int argc, char **argv)
 	    TEST(growing_by_mremap),
 	    TEST(at_an_address),
 	    TEST(beyond_the_end_is_the_kernel_s),
+	    TEST(stores_show_in_all_mappings),
+	    TEST(a_small_part_becomes_writable),
+	    TEST(stores_show_beside_the_kernel_s),
 	    TEST(truncating_what_is_mapped),
 	    TEST(children_share_it),
 	    TEST(stores_are_shared_with_children),
+	    TEST(children_see_what_becomes_writable),
 	    TEST(children_keep_it),
 	    TEST(mappings_outlive_descriptors),
 	    TEST(growth_shows_zeroes_where_a_map_stored),
