@@ -110,9 +110,10 @@ static struct fill *fill_new(char *address, size_t bytes, int advice, unsigned r
 void fill_begin(char *address, size_t bytes)
 {
 	unsigned n = thread_count();
-	struct fill *fill = fill_new(address, bytes, MADV_POPULATE_READ, n);
 	pthread_t thread;
 
+	INSIDE();
+	struct fill *fill = fill_new(address, bytes, MADV_POPULATE_READ, n);
 	for (unsigned i = 0; fill && i < n; i++) {
 		if (client_private_fd_thread(&thread, fill_main, fill) == 0)
 			pthread_detach(thread);
@@ -144,8 +145,10 @@ void fill_end(const void *address, size_t bytes)
 {
 	const char *start = address;
 
-	if (!atomic_load_explicit(&any, memory_order_relaxed) || !own_process())
+	/* A handler of a signal must not wait for the thread that it interrupted. */
+	if (!atomic_load_explicit(&any, memory_order_relaxed) || own_inside || !own_process())
 		return;
+	INSIDE();
 	scoped_lock(&lock);
 	for (struct fill *fill = fills; fill; fill = fill->next)
 		if (fill->start < start + bytes && start < fill->start + fill->bytes)
