@@ -16,6 +16,7 @@
 #include "client/core/error.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
+#include "client/core/send.h"
 #include "common/cleanup.h"
 
 struct client_connection {
@@ -128,19 +129,10 @@ static struct client_connection *connection_find(dev_t device)
 static int request_send(struct client_connection *connection, struct gpumem_msg_header *request,
 			uint16_t type, uint32_t bytes)
 {
-	ssize_t sent;
-
-	*request = (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
-					      .version = GPUMEM_PROTOCOL_VERSION,
-					      .type = type,
-					      .bytes = bytes,
-					      .request = ++connection->requests};
-	if (!connection_is_ours(connection))
-		return connection_fail(connection);
-	do {
-		sent = send(connection->fd, request, bytes, MSG_NOSIGNAL);
-	} while (sent < 0 && errno == EINTR);
-	return sent == (ssize_t)bytes ? 0 : connection_fail(connection);
+	if (connection_is_ours(connection) &&
+	    client_send(connection->fd, request, type, bytes, ++connection->requests, 0))
+		return 0;
+	return connection_fail(connection);
 }
 
 union control {

@@ -15,6 +15,7 @@
 #include "client/core/mount.h"
 #include "client/core/private_fd.h"
 #include "client/core/process.h"
+#include "client/core/send.h"
 #include "client/lib/file.h"
 #include "client/lib/safe_point.h"
 #include "common/cleanup.h"
@@ -63,18 +64,11 @@ static bool socket_is_ours(const struct listener *listener)
 
 /* Under listeners_lock. Never waits: a lost packet ends the connection, or is an answer that no
  * process waits for any more. */
-static bool packet_send(const struct listener *listener, void *packet, uint16_t type,
-			uint32_t number, uint32_t bytes)
+static bool packet_send(const struct listener *listener, struct gpumem_msg_header *packet,
+			uint16_t type, uint32_t number, size_t bytes)
 {
-	struct gpumem_msg_header *header = packet;
-
-	*header = (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
-					     .version = GPUMEM_PROTOCOL_VERSION,
-					     .type = type,
-					     .bytes = bytes,
-					     .request = number};
 	return socket_is_ours(listener) &&
-	       send(listener->fd, packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+	       client_send(listener->fd, packet, type, bytes, number, MSG_DONTWAIT);
 }
 
 /* Under listeners_lock. */
@@ -82,7 +76,7 @@ static bool listen_send(const struct listener *listener)
 {
 	struct gpumem_msg_listen request = {.flags = listen_flags};
 
-	return packet_send(listener, &request, GPUMEM_MSG_LISTEN, 0, sizeof(request));
+	return packet_send(listener, &request.header, GPUMEM_MSG_LISTEN, 0, sizeof(request));
 }
 
 void client_listener_answer(dev_t device, uint32_t number, int error, uint32_t files)
@@ -92,7 +86,7 @@ void client_listener_answer(dev_t device, uint32_t number, int error, uint32_t f
 	scoped_lock(&listeners_lock);
 	for (struct listener *at = listeners; at; at = at->next)
 		if (at->device == device)
-			packet_send(at, &answer, GPUMEM_MSG_NOTICED, number, sizeof(answer));
+			packet_send(at, &answer.header, GPUMEM_MSG_NOTICED, number, sizeof(answer));
 }
 
 /* --- In the listener's thread */

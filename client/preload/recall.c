@@ -12,6 +12,7 @@
 #include "client/core/mount.h"
 #include "client/core/private_fd.h"
 #include "client/core/process.h"
+#include "client/core/send.h"
 #include "client/preload/core/own.h"
 #include "common/cleanup.h"
 
@@ -35,15 +36,6 @@ void recall_start(void (*recalled)(uint64_t device, uint64_t inode))
 	on_recall = recalled;
 }
 
-static struct gpumem_msg_header header(uint16_t type, size_t bytes, uint32_t number)
-{
-	return (struct gpumem_msg_header){.magic = GPUMEM_MAGIC,
-					  .version = GPUMEM_PROTOCOL_VERSION,
-					  .type = type,
-					  .bytes = (uint32_t)bytes,
-					  .request = number};
-}
-
 /* The result of client_answer_notice for the next packet. */
 static int notice_receive(int fd, struct gpumem_msg_notice *notice)
 {
@@ -57,53 +49,58 @@ static int notice_receive(int fd, struct gpumem_msg_notice *notice)
 	return n <= 0 ? -EPIPE : client_answer_notice(packet, (size_t)n, notice);
 }
 
-/* The descriptor of a connection over which recalls come, or -errno. */
-static int listener_connect(int file)
+/* Under lock. Over the connection come recalls. False: there is none. */
+static bool listener_connect(struct listener *listener, int file)
 {
-	struct gpumem_msg_listen request = {.header = header(GPUMEM_MSG_LISTEN, sizeof(request), 1),
-					    .flags = GPUMEM_LISTEN_RECALL};
+	struct gpumem_msg_listen request = {.flags = GPUMEM_LISTEN_RECALL};
 	struct timeval patience = {.tv_sec = ANSWER_SECONDS}, forever = {0};
 	struct gpumem_msg_notice notice;
 
+	/* A fork finds either no descriptor, or the descriptor in its place. */
 	client_enter();
-	int fd = client_mount_connect(file);
+	listener->fd = client_mount_connect(file);
 	client_leave();
-	if (fd < 0)
-		return fd;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) == sizeof(request) &&
-	    notice_receive(fd, &notice) == 1 &&
-	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever)) == 0)
-		return fd;
-	close(fd);
-	return -ENOTCONN;
+	if (listener->fd < 0)
+		return false;
+	setsockopt(listener->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return client_send(listener->fd, &request.header, GPUMEM_MSG_LISTEN, sizeof(request), 1,
+			   0) &&
+	       notice_receive(listener->fd, &notice) == 1 &&
+	       setsockopt(listener->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever)) == 0;
+}
+
+/* Under lock. */
+static void listener_close(struct listener *listener)
+{
+	if (listener->fd >= 0)
+		close(listener->fd);
+	listener->fd = -1;
 }
 
 static void notice_answer(int fd, uint32_t number)
 {
-	struct gpumem_msg_noticed answer = {.header =
-						header(GPUMEM_MSG_NOTICED, sizeof(answer), number)};
+	struct gpumem_msg_noticed answer = {0};
 
 	/* A lost packet ends the connection. */
-	(void)!send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
+	client_send(fd, &answer.header, GPUMEM_MSG_NOTICED, sizeof(answer), number, 0);
 }
 
 static void *listener_main(void *pointer)
 {
 	struct listener *listener = pointer;
+	uint64_t device = listener->device;
 	struct gpumem_msg_notice notice;
 
 	own_thread_began();
 	while (notice_receive(listener->fd, &notice) == 0) {
-		on_recall(listener->device, notice.inode);
+		on_recall(device, notice.inode);
 		notice_answer(listener->fd, notice.header.request);
 	}
 	/* No further recalls come. */
 	pthread_mutex_lock(&lock);
-	close(listener->fd);
-	listener->fd = -1;
+	listener_close(listener);
 	pthread_mutex_unlock(&lock);
-	on_recall(listener->device, 0);
+	on_recall(device, 0);
 	return NULL;
 }
 
@@ -130,26 +127,19 @@ bool recall_listen(int fd, uint64_t device)
 
 	if (!listener || listener->fd >= 0)
 		return listener;
-	int connection = listener_connect(fd);
-
-	if (connection < 0)
-		return false;
-	*listener = (struct listener){device, connection};
-	if (client_private_fd_thread(&thread, listener_main, listener) == 0) {
+	listener->device = device;
+	if (listener_connect(listener, fd) &&
+	    client_private_fd_thread(&thread, listener_main, listener) == 0) {
 		pthread_detach(thread);
 		return true;
 	}
-	close(connection);
-	listener->fd = -1;
+	listener_close(listener);
 	return false;
 }
 
 void recall_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	for (unsigned i = 0; i < LISTENERS_MAX; i++) {
-		if (listeners[i].fd >= 0)
-			close(listeners[i].fd);
-		listeners[i].fd = -1;
-	}
+	for (unsigned i = 0; i < LISTENERS_MAX; i++)
+		listener_close(&listeners[i]);
 }
