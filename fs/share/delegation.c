@@ -140,40 +140,44 @@ void delegation_lease_remove(struct share *share, struct share_lease *lease)
 	file_put(share, file);
 }
 
-bool delegation_stores(struct share *share, uint64_t ino)
+bool share_stores(struct fs *fs, const struct inode *inode)
 {
+	struct share *share = atomic_load(&fs->share);
+
+	if (!share)
+		return false;
 	scoped_lock(&share->lock);
-	const struct delegation_file *file = file_find(share, ino);
+	const struct delegation_file *file = file_find(share, inode->ino);
 
 	return file && file->storing;
 }
 
-bool delegation_exists(struct share *share, uint64_t ino)
+bool share_store_waits(struct share *share, const struct inode *inode)
 {
 	scoped_lock(&share->lock);
-	const struct delegation_file *file = file_find(share, ino);
+	const struct delegation_file *file = file_find(share, inode->ino);
 
-	return (file && file->delegated) || recall_waits(share, ino);
+	return (file && file->delegated) || recall_waits(share, inode->ino);
 }
 
-int delegation_store_begin(struct share *share, uint64_t ino)
+int share_store_begin(struct share *share, const struct inode *inode)
 {
 	pthread_mutex_lock(&share->lock);
-	struct delegation_file *file = file_get(share, ino);
+	struct delegation_file *file = file_get(share, inode->ino);
 
 	if (file)
 		file->storing++;
 	pthread_mutex_unlock(&share->lock);
 	if (!file)
 		return -ENOMEM;
-	delegations_recall(share, ino);
+	delegations_recall(share, inode->ino);
 	return 0;
 }
 
-void delegation_store_end(struct share *share, uint64_t ino)
+void share_store_end(struct share *share, const struct inode *inode)
 {
 	scoped_lock(&share->lock);
-	struct delegation_file *file = file_find(share, ino);
+	struct delegation_file *file = file_find(share, inode->ino);
 
 	file->storing--;
 	file_put(share, file);

@@ -39,17 +39,9 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 			 struct share_lease *lease, enum file_wait wait);
 void delegation_lease_remove(struct share *share, struct share_lease *lease);
 
-/* Whether a lease may store into the inode now. */
-bool delegation_stores(struct share *share, uint64_t ino);
-/* Whether delegations_recall may have to wait. */
-bool delegation_exists(struct share *share, uint64_t ino);
 /* Ends the delegations of an inode, and waits up to two seconds for the answers of their holders.
  */
 void delegations_recall(struct share *share, uint64_t ino);
-/* Around stores of the daemon that the kernel does not see, for which delegations end, too. 0 or
- * -ENOMEM. */
-int delegation_store_begin(struct share *share, uint64_t ino);
-void delegation_store_end(struct share *share, uint64_t ino);
 /* A listener answered a notice, or listens no more. Under the share's lock. */
 void delegation_answered(struct share *share, uint32_t number);
 

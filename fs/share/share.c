@@ -278,28 +278,6 @@ int share_ask(struct share *share, struct share_ask *ask)
 	return error ? error : share_serve_ask(share, connection, ask);
 }
 
-bool share_stores(struct fs *fs, const struct inode *inode)
-{
-	struct share *share = atomic_load(&fs->share);
-
-	return share && delegation_stores(share, inode->ino);
-}
-
-bool share_store_waits(struct share *share, const struct inode *inode)
-{
-	return delegation_exists(share, inode->ino);
-}
-
-int share_store_begin(struct share *share, const struct inode *inode)
-{
-	return delegation_store_begin(share, inode->ino);
-}
-
-void share_store_end(struct share *share, const struct inode *inode)
-{
-	delegation_store_end(share, inode->ino);
-}
-
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 		 uint64_t lease, struct inode **inode)
 {

@@ -22,6 +22,7 @@ static void setup(void)
 	ck_assert(fs && inode);
 	inode->ino = 7;
 	share.fs = fs;
+	atomic_store(&fs->share, &share);
 	pthread_mutex_init(&share.lock, NULL);
 	pthread_cond_init(&share.delegations.answered, NULL);
 	share.listeners = listener.prev = &listener;
@@ -58,7 +59,7 @@ START_TEST(no_delegation_beside_a_lease_that_may_store)
 	ck_assert_int_eq(add(&storing, FILE_NO_WAIT), 0);
 	ck_assert_int_eq(add(&beside, FILE_NO_WAIT), 0);
 	ck_assert(!beside.delegated);
-	ck_assert(delegation_stores(&share, inode->ino));
+	ck_assert(share_stores(fs, inode));
 	end(&storing);
 	end(&beside);
 	ck_assert_int_eq(add(&after, FILE_NO_WAIT), 0);
@@ -72,13 +73,13 @@ START_TEST(a_lease_that_cannot_wait_is_not_counted)
 	struct share_lease loads = lease(true), storing = lease(false), more = lease(true);
 
 	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
-	ck_assert(loads.delegated && delegation_exists(&share, inode->ino));
+	ck_assert(loads.delegated && share_store_waits(&share, inode));
 	ck_assert_int_eq(add(&storing, FILE_NO_WAIT), -EINPROGRESS);
-	ck_assert(!delegation_stores(&share, inode->ino));
+	ck_assert(!share_stores(fs, inode));
 	ck_assert_int_eq(add(&more, FILE_NO_WAIT), 0);
 	ck_assert(more.delegated);
 	ck_assert_int_eq(add(&storing, FILE_MAY_WAIT), 0);
-	ck_assert(delegation_stores(&share, inode->ino));
+	ck_assert(share_stores(fs, inode));
 	end(&loads);
 	end(&more);
 	end(&storing);
@@ -101,10 +102,10 @@ START_TEST(the_daemon_s_own_stores)
 {
 	struct share_lease loads = lease(true);
 
-	ck_assert_int_eq(delegation_store_begin(&share, inode->ino), 0);
+	ck_assert_int_eq(share_store_begin(&share, inode), 0);
 	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
 	ck_assert(!loads.delegated);
-	delegation_store_end(&share, inode->ino);
+	share_store_end(&share, inode);
 }
 END_TEST
 
