@@ -22,7 +22,7 @@
  * BAR mapping of a process takes up to a second, most of it in the driver. */
 #define RECALL_WAIT (2 * CLOCK_SECOND)
 
-/* For each of them the listeners are searched under the share's lock. */
+/* A recall tells all of their holders under the share's lock. */
 #define DELEGATIONS_MAX 64
 
 /* A file with leases that may store, or with delegations. */
@@ -103,7 +103,7 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 	 * show are all 0, and cannot be told apart. */
 	bool wants = lease->loads && !lease->private && connection->pid > 0 &&
 		     atomic_load(&lease->kind) != FILE_LEASE_LOOSE &&
-		     share_listens(share, connection, GPUMEM_LISTEN_RECALL);
+		     share_hears_recalls(share, connection);
 
 	if (!wants && !delegation_lease_stores(lease))
 		return 0;
@@ -216,6 +216,8 @@ void delegations_recall(struct share *share, uint64_t ino)
 	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
 		;
 	DL_DELETE(share->delegations.recalls, &recall);
+	if (recall.unanswered)
+		share_recall_is_late(share, recall.number);
 	pthread_cond_broadcast(&share->delegations.answered);
 }
 

@@ -82,6 +82,10 @@ struct share_listener {
 	struct share_connection *connection;
 	uint64_t sequence; /* of the listeners in the share: ascending from 1 */
 	uint32_t flags;	   /* enum gpumem_listen_flags */
+	UT_hash_handle hh; /* in recall_listeners, if chosen */
+	pid_t pid;	   /* of the connection: the key in recall_listeners */
+	bool chosen;	   /* is told of the recalls of its process */
+	bool late;	   /* left a recall without an answer in time, and has not answered since */
 	unsigned sent;	   /* notices so far: the next one takes the place sent % SHARE_NOTICES */
 	struct share_notice notices[SHARE_NOTICES];
 };
@@ -134,6 +138,8 @@ struct share {
 	pthread_mutex_t lock; /* of all below; only the queue's lock is taken under this lock */
 	struct share_connection *connections, *by_key;
 	struct share_listener *listeners;
+	/* By process: the last one of each that listens for recalls. */
+	struct share_listener *recall_listeners;
 	uint64_t last_lease, last_listener;
 	uint32_t last_notice;
 	struct delegations delegations;
@@ -216,16 +222,18 @@ void share_leases_end(struct share *share, struct share_connection *connection);
 /* notice.c. The caller owns the connection. 0 or -ENOMEM. */
 int share_listen(struct share *share, struct share_connection *connection, uint32_t flags);
 void share_unlisten(struct share *share, struct share_connection *connection);
-/* Under the share's lock, as the next two. Whether the connection's process listens for notices of
- * a kind (enum gpumem_listen_flags). */
-bool share_listens(const struct share *share, const struct share_connection *connection,
-		   uint32_t flag);
+/* Under the share's lock, as the next three. Whether the connection's process listens for recalls,
+ * and answers them in time. */
+bool share_hears_recalls(const struct share *share, const struct share_connection *connection);
 /* The number of a new notice. */
 uint32_t share_notice_number(struct share *share);
 /* Sends GPUMEM_NOTICE_RECALL to the process of a connection. Whether an answer will come: also when
- * the process ends. */
+ * the process ends. A process that does not take the notice loses the connection, which tells the
+ * process that it missed recalls. */
 bool share_tell_process(struct share *share, const struct share_connection *connection,
 			uint32_t number, const struct gpumem_msg_notice *notice);
+/* The listeners that have not answered a recall do not hear recalls any more, until they answer. */
+void share_recall_is_late(struct share *share, uint32_t number);
 /* Notes the connection's answer to a notice. */
 void share_noticed(struct share *share, struct share_connection *connection,
 		   const struct share_request *request);

@@ -5,6 +5,7 @@
  * notice waits for a process: a full socket loses the notice. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
@@ -16,6 +17,27 @@
 
 /* The share's lock is given up after this many listeners: a user may have thousands. */
 #define LISTENERS_AT_ONCE 64
+
+/* Under the share's lock. */
+static void listener_forgo(struct share *share, struct share_listener *listener)
+{
+	if (listener->chosen)
+		HASH_DEL(share->recall_listeners, listener);
+	listener->chosen = false;
+}
+
+/* Under the share's lock: of a process with several listeners, the last one hears recalls. Without
+ * memory for that the process gets no delegations. */
+static void listener_choose(struct share *share, struct share_listener *listener)
+{
+	struct share_listener *earlier = NULL;
+
+	HASH_FIND(hh, share->recall_listeners, &listener->pid, sizeof(listener->pid), earlier);
+	if (earlier)
+		listener_forgo(share, earlier);
+	listener->chosen =
+	    HASH_ADD_NEW(hh, share->recall_listeners, pid, sizeof(listener->pid), listener);
+}
 
 int share_listen(struct share *share, struct share_connection *connection, uint32_t flags)
 {
@@ -30,11 +52,15 @@ int share_listen(struct share *share, struct share_connection *connection, uint3
 	scoped_lock(&share->lock);
 	if (made) {
 		made->connection = connection;
+		made->pid = connection->pid;
 		made->sequence = ++share->last_listener;
 		DL_APPEND(share->listeners, made);
 		connection->listener = made;
 	}
 	connection->listener->flags = flags;
+	listener_forgo(share, connection->listener);
+	if (flags & GPUMEM_LISTEN_RECALL)
+		listener_choose(share, connection->listener);
 	connection->deadline = 0;
 	persist_connection_listens(share->persist, connection->slot, flags);
 	return 0;
@@ -46,6 +72,7 @@ void share_unlisten(struct share *share, struct share_connection *connection)
 	if (!connection->listener)
 		return;
 	DL_DELETE(share->listeners, connection->listener);
+	listener_forgo(share, connection->listener);
 	for (unsigned i = 0; i < SHARE_NOTICES; i++)
 		if (!connection->listener->notices[i].answered)
 			delegation_answered(share, connection->listener->notices[i].number);
@@ -73,6 +100,7 @@ void share_noticed(struct share *share, struct share_connection *connection,
 	if (!notice || notice->answered)
 		return;
 	notice->answered = true;
+	connection->listener->late = false;
 	delegation_answered(share, notice->number);
 	notice->error = request->error;
 	notice->files = request->files;
@@ -141,24 +169,23 @@ static bool listeners_tell_some(struct share *share, struct telling *telling)
 	return false;
 }
 
+/* Another process may have got the number of one that ended. */
 static struct share_listener *listener_of(const struct share *share,
-					  const struct share_connection *connection, uint32_t flag)
+					  const struct share_connection *connection)
 {
-	struct share_listener *at;
+	struct share_listener *found = NULL;
 
-	DL_FOREACH (share->listeners, at) {
-		if (at->flags & flag && !at->connection->ending &&
-		    at->connection->pid == connection->pid &&
-		    at->connection->uid == connection->uid)
-			return at;
-	}
-	return NULL;
+	HASH_FIND(hh, share->recall_listeners, &connection->pid, sizeof(connection->pid), found);
+	return found && found->connection->uid == connection->uid && !found->connection->ending
+		   ? found
+		   : NULL;
 }
 
-bool share_listens(const struct share *share, const struct share_connection *connection,
-		   uint32_t flag)
+bool share_hears_recalls(const struct share *share, const struct share_connection *connection)
 {
-	return listener_of(share, connection, flag);
+	const struct share_listener *listener = listener_of(share, connection);
+
+	return listener && !listener->late;
 }
 
 uint32_t share_notice_number(struct share *share)
@@ -170,10 +197,25 @@ uint32_t share_notice_number(struct share *share)
 bool share_tell_process(struct share *share, const struct share_connection *connection,
 			uint32_t number, const struct gpumem_msg_notice *notice)
 {
-	struct share_listener *listener = listener_of(share, connection, GPUMEM_LISTEN_RECALL);
+	struct share_listener *listener = listener_of(share, connection);
 
 	/* A process with several leases of the file answers once. */
-	return listener && !notice_find(listener, number) && notice_send(listener, number, notice);
+	if (!listener || notice_find(listener, number))
+		return false;
+	if (notice_send(listener, number, notice))
+		return true;
+	shutdown(listener->connection->fd, SHUT_RDWR);
+	return false;
+}
+
+void share_recall_is_late(struct share *share, uint32_t number)
+{
+	for (struct share_listener *at = share->recall_listeners; at; at = at->hh.next) {
+		const struct share_notice *notice = notice_find(at, number);
+
+		if (notice && !notice->answered)
+			at->late = true;
+	}
 }
 
 static int notify_check(const struct gpumem_notify *notify)

@@ -3,6 +3,8 @@
 /* Which leases get read delegations, and which leases must wait until delegations are recalled. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "fs/share/internal.h"
@@ -13,10 +15,20 @@ static struct fs *fs;
 static struct share share;
 static struct inode *inode;
 static struct share_connection connection = {.pid = 1234, .uid = 5};
-static struct share_listener listener = {.connection = &connection, .flags = GPUMEM_LISTEN_RECALL};
+static int peer; /* the process's end of the connection */
+
+static void listens(uint32_t flags)
+{
+	ck_assert_int_eq(share_listen(&share, &connection, flags), 0);
+}
 
 static void setup(void)
 {
+	int fds[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+	connection.fd = fds[0];
+	peer = fds[1];
 	fs = calloc(1, sizeof(*fs));
 	inode = calloc(1, sizeof(*inode));
 	ck_assert(fs && inode);
@@ -25,12 +37,16 @@ static void setup(void)
 	atomic_store(&fs->share, &share);
 	pthread_mutex_init(&share.lock, NULL);
 	pthread_cond_init(&share.delegations.answered, NULL);
-	share.listeners = listener.prev = &listener;
+	listens(GPUMEM_LISTEN_RECALL);
 }
 
 static void teardown(void)
 {
+	share_unlisten(&share, &connection);
+	ck_assert_ptr_null(share.recall_listeners);
 	ck_assert_ptr_null(share.delegations.files);
+	close(connection.fd);
+	close(peer);
 	free(inode);
 	free(fs);
 }
@@ -92,7 +108,7 @@ START_TEST(copies_and_silent_processes_have_none)
 
 	copy.private = true;
 	ck_assert_int_eq(add(&copy, FILE_NO_WAIT), 0);
-	listener.flags = GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY;
+	listens(GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY);
 	ck_assert_int_eq(add(&silent, FILE_NO_WAIT), 0);
 	ck_assert(!copy.delegated && !silent.delegated);
 }
@@ -125,6 +141,64 @@ START_TEST(a_file_has_a_limit)
 }
 END_TEST
 
+static bool gets_delegation(void)
+{
+	struct share_lease loads = lease(true);
+
+	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
+	end(&loads);
+	return loads.delegated;
+}
+
+START_TEST(a_process_that_does_not_answer)
+{
+	struct share_lease loads = lease(true);
+	struct gpumem_msg_notice notice;
+
+	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
+	delegations_recall(&share, inode->ino);
+	end(&loads);
+	ck_assert(!gets_delegation());
+	ck_assert_int_eq(recv(peer, &notice, sizeof(notice), 0), sizeof(notice));
+	ck_assert_uint_eq(notice.what, GPUMEM_NOTICE_RECALL);
+	share_noticed(&share, &connection,
+		      &(struct share_request){.number = notice.header.request});
+	ck_assert(gets_delegation());
+}
+END_TEST
+
+/* The process learns that it missed a recall once it reads what is in the socket. */
+START_TEST(a_process_that_takes_no_notice)
+{
+	struct share_lease loads = lease(true);
+	struct gpumem_msg_notice notice = {.what = GPUMEM_NOTICE_MEMORY};
+
+	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
+	while (share_send_notice(&connection, 0, &notice) == 0)
+		;
+	delegations_recall(&share, inode->ino);
+	end(&loads);
+	while (recv(peer, &notice, sizeof(notice), MSG_DONTWAIT) > 0)
+		ck_assert_uint_ne(notice.what, GPUMEM_NOTICE_RECALL);
+	ck_assert_int_eq(recv(peer, &notice, sizeof(notice), MSG_DONTWAIT), 0);
+}
+END_TEST
+
+/* The last connection of a process hears recalls; the end of an earlier one changes nothing. */
+START_TEST(a_process_that_listens_twice)
+{
+	struct share_connection second = {.pid = connection.pid, .uid = connection.uid};
+
+	ck_assert_int_eq(share_listen(&share, &second, GPUMEM_LISTEN_RECALL), 0);
+	share_unlisten(&share, &connection);
+	ck_assert(gets_delegation());
+	second.uid++;
+	ck_assert(!gets_delegation());
+	share_unlisten(&share, &second);
+	ck_assert(!gets_delegation());
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -136,5 +210,8 @@ int main(void)
 	tcase_add_test(tests, copies_and_silent_processes_have_none);
 	tcase_add_test(tests, the_daemon_s_own_stores);
 	tcase_add_test(tests, a_file_has_a_limit);
+	tcase_add_test(tests, a_process_that_does_not_answer);
+	tcase_add_test(tests, a_process_that_takes_no_notice);
+	tcase_add_test(tests, a_process_that_listens_twice);
 	return unit_main(suite);
 }
