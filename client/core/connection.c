@@ -296,7 +296,7 @@ static int layout_receive(struct client_connection *connection, uint32_t request
 /* No other thread knows the connection yet. */
 static int key_request(struct client_connection *connection)
 {
-	struct gpumem_msg_header request;
+	struct gpumem_msg_header request = {0};
 	struct client_packet packet;
 
 	int rc = request_send(connection, &request, GPUMEM_MSG_HELLO, sizeof(request));

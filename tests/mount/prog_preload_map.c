@@ -287,7 +287,7 @@ static void beyond_the_end_is_the_kernel_s(void)
 	CHECK(readable(at + 3 * MIB + 4095) && !readable(at + 3 * MIB + 4096));
 }
 
-/* All mappings of a file show each other's stores, whatever calls made them what they are. */
+/* All mappings of a file show stores through any of them. */
 static void stores_show_in_all_mappings(void)
 {
 	int fd = data_file(5 * MIB);

@@ -167,7 +167,7 @@ START_TEST(a_process_that_does_not_answer)
 }
 END_TEST
 
-/* The process learns that it missed a recall once it reads what is in the socket. */
+/* After the notices in the socket the process reads the end of the connection. */
 START_TEST(a_process_that_takes_no_notice)
 {
 	struct share_lease loads = lease(true);
@@ -184,7 +184,7 @@ START_TEST(a_process_that_takes_no_notice)
 }
 END_TEST
 
-/* The last connection of a process hears recalls; the end of an earlier one changes nothing. */
+/* The last connection of a process hears recalls, also after the end of the first. */
 START_TEST(a_process_that_listens_twice)
 {
 	struct share_connection second = {.pid = connection.pid, .uid = connection.uid};
