@@ -82,7 +82,10 @@ static void child_ready(struct keeper *keeper, struct child *child, uint64_t gen
 		close(keeper->old_program);
 		keeper->old_program = -1;
 	}
-	upgrade_tell(keeper, 0, "");
+	char text[32];
+
+	snprintf(text, sizeof(text), "daemon %d", child->pid);
+	upgrade_tell(keeper, 0, text);
 }
 
 /* Only the serving daemon may change the table of held descriptors. */

@@ -124,7 +124,14 @@ int upgrade_ask(const char *mountpoint)
 		nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
 		error = keeper_request(mountpoint, &answer);
 	}
-	if (!error && answer.value)
+	if (error)
+		return EXIT_FAILURE;
+	if (answer.value) {
 		log_error("%s: not upgraded: %s", mountpoint, answer.text);
-	return error || answer.value ? EXIT_FAILURE : EXIT_SUCCESS;
+		return EXIT_FAILURE;
+	}
+	/* A keeper of an earlier program sends no text. */
+	printf("gpumemfs: %s: %s of this program serves now, with all files\n", mountpoint,
+	       *answer.text ? answer.text : "a daemon");
+	return EXIT_SUCCESS;
 }
