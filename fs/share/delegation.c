@@ -140,6 +140,22 @@ void delegation_lease_remove(struct share *share, struct share_lease *lease)
 	file_put(share, file);
 }
 
+void delegations_drop(struct share *share, uint64_t ino)
+{
+	scoped_lock(&share->lock);
+	struct delegation_file *file = file_find(share, ino);
+	struct share_lease *lease, *next;
+
+	if (!file)
+		return;
+	DL_FOREACH_SAFE2(file->delegated, lease, next, delegated_next)
+	{
+		if (atomic_load(&lease->kind) == FILE_LEASE_DROPPED)
+			delegation_end(file, lease);
+	}
+	file_put(share, file);
+}
+
 bool share_stores(struct fs *fs, const struct inode *inode)
 {
 	struct share *share = atomic_load(&fs->share);

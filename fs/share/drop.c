@@ -28,8 +28,10 @@ uint64_t share_drop(struct share *share, struct inode *inode, int64_t before)
 {
 	uint64_t dropped = lease_list_drop(share->fs->leases, inode, before, lease_drop, share);
 
-	if (dropped)
+	if (dropped) {
 		host_out_update_accounting(share->fs, inode);
+		delegations_drop(share, inode->ino);
+	}
 	return dropped;
 }
 

@@ -83,10 +83,16 @@ struct share_listener {
 	uint64_t sequence; /* of the listeners in the share: ascending from 1 */
 	uint32_t flags;	   /* enum gpumem_listen_flags */
 	UT_hash_handle hh; /* in recall_listeners, if chosen */
-	pid_t pid;	   /* of the connection: the key in recall_listeners */
-	bool chosen;	   /* is told of the recalls of its process */
-	bool late;	   /* left a recall without an answer in time, and has not answered since */
-	unsigned sent;	   /* notices so far: the next one takes the place sent % SHARE_NOTICES */
+	/* Of the connection: the key in recall_listeners. The number alone may be that of an ended
+	 * process, whose child listens. */
+	struct share_process {
+		pid_t pid;
+		uid_t uid;
+	} process;
+	bool chosen;   /* is told of the recalls of its process */
+	bool cut;      /* the daemon ended the connection, as it took no recall */
+	bool late;     /* left a recall without an answer in time, and has not answered since */
+	unsigned sent; /* notices so far: the next one takes the place sent % SHARE_NOTICES */
 	struct share_notice notices[SHARE_NOTICES];
 };
 
@@ -227,9 +233,11 @@ void share_unlisten(struct share *share, struct share_connection *connection);
 bool share_hears_recalls(const struct share *share, const struct share_connection *connection);
 /* The number of a new notice. */
 uint32_t share_notice_number(struct share *share);
-/* Sends GPUMEM_NOTICE_RECALL to the process of a connection. Whether an answer will come: also when
- * the process ends. A process that does not take the notice loses the connection, which tells the
- * process that it missed recalls. */
+/* Sends GPUMEM_NOTICE_RECALL to the process of a connection. Whether to wait for an answer, or
+ * for the end of the process. A process that does not take the notice loses the connection, which
+ * tells the process that it missed recalls, and then nothing tells the daemon when it has read
+ * that.
+ */
 bool share_tell_process(struct share *share, const struct share_connection *connection,
 			uint32_t number, const struct gpumem_msg_notice *notice);
 /* The listeners that have not answered a recall do not hear recalls any more, until they answer. */

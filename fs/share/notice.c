@@ -18,6 +18,11 @@
 /* The share's lock is given up after this many listeners: a user may have thousands. */
 #define LISTENERS_AT_ONCE 64
 
+static struct share_process process_of(const struct share_connection *connection)
+{
+	return (struct share_process){.pid = connection->pid, .uid = connection->uid};
+}
+
 /* Under the share's lock. */
 static void listener_forgo(struct share *share, struct share_listener *listener)
 {
@@ -32,11 +37,12 @@ static void listener_choose(struct share *share, struct share_listener *listener
 {
 	struct share_listener *earlier = NULL;
 
-	HASH_FIND(hh, share->recall_listeners, &listener->pid, sizeof(listener->pid), earlier);
+	HASH_FIND(hh, share->recall_listeners, &listener->process, sizeof(listener->process),
+		  earlier);
 	if (earlier)
 		listener_forgo(share, earlier);
 	listener->chosen =
-	    HASH_ADD_NEW(hh, share->recall_listeners, pid, sizeof(listener->pid), listener);
+	    HASH_ADD_NEW(hh, share->recall_listeners, process, sizeof(listener->process), listener);
 }
 
 int share_listen(struct share *share, struct share_connection *connection, uint32_t flags)
@@ -52,7 +58,7 @@ int share_listen(struct share *share, struct share_connection *connection, uint3
 	scoped_lock(&share->lock);
 	if (made) {
 		made->connection = connection;
-		made->pid = connection->pid;
+		made->process = process_of(connection);
 		made->sequence = ++share->last_listener;
 		DL_APPEND(share->listeners, made);
 		connection->listener = made;
@@ -73,7 +79,7 @@ void share_unlisten(struct share *share, struct share_connection *connection)
 		return;
 	DL_DELETE(share->listeners, connection->listener);
 	listener_forgo(share, connection->listener);
-	for (unsigned i = 0; i < SHARE_NOTICES; i++)
+	for (unsigned i = 0; i < SHARE_NOTICES && !connection->listener->cut; i++)
 		if (!connection->listener->notices[i].answered)
 			delegation_answered(share, connection->listener->notices[i].number);
 	free(connection->listener);
@@ -123,14 +129,20 @@ static bool listener_is_for(const struct share_listener *listener, uid_t uid)
 }
 
 /* Under the share's lock. */
+static void notice_remember(struct share_listener *listener, uint32_t number)
+{
+	listener->notices[listener->sent++ % SHARE_NOTICES] =
+	    (struct share_notice){.number = number};
+}
+
+/* Under the share's lock. */
 static bool notice_send(struct share_listener *listener, uint32_t number,
 			const struct gpumem_msg_notice *notice)
 {
 	if (share_send_notice(listener->connection, number, notice))
 		return false;
 	if (number)
-		listener->notices[listener->sent++ % SHARE_NOTICES] =
-		    (struct share_notice){.number = number};
+		notice_remember(listener, number);
 	return true;
 }
 
@@ -169,16 +181,14 @@ static bool listeners_tell_some(struct share *share, struct telling *telling)
 	return false;
 }
 
-/* Another process may have got the number of one that ended. */
 static struct share_listener *listener_of(const struct share *share,
 					  const struct share_connection *connection)
 {
+	const struct share_process process = process_of(connection);
 	struct share_listener *found = NULL;
 
-	HASH_FIND(hh, share->recall_listeners, &connection->pid, sizeof(connection->pid), found);
-	return found && found->connection->uid == connection->uid && !found->connection->ending
-		   ? found
-		   : NULL;
+	HASH_FIND(hh, share->recall_listeners, &process, sizeof(process), found);
+	return found && !found->connection->ending ? found : NULL;
 }
 
 bool share_hears_recalls(const struct share *share, const struct share_connection *connection)
@@ -202,10 +212,12 @@ bool share_tell_process(struct share *share, const struct share_connection *conn
 	/* A process with several leases of the file answers once. */
 	if (!listener || notice_find(listener, number))
 		return false;
-	if (notice_send(listener, number, notice))
-		return true;
-	shutdown(listener->connection->fd, SHUT_RDWR);
-	return false;
+	if (!notice_send(listener, number, notice)) {
+		listener->cut = true;
+		shutdown(listener->connection->fd, SHUT_RDWR);
+		notice_remember(listener, number);
+	}
+	return true;
 }
 
 void share_recall_is_late(struct share *share, uint32_t number)

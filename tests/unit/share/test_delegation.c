@@ -184,18 +184,35 @@ START_TEST(a_process_that_takes_no_notice)
 }
 END_TEST
 
-/* The last connection of a process hears recalls, also after the end of the first. */
+/* The last connection of a process hears recalls, also after the end of the first. A child of an
+ * ended process of another user may listen as a process of the same number. */
 START_TEST(a_process_that_listens_twice)
 {
 	struct share_connection second = {.pid = connection.pid, .uid = connection.uid};
+	struct share_connection other = {.pid = connection.pid, .uid = connection.uid + 1};
 
 	ck_assert_int_eq(share_listen(&share, &second, GPUMEM_LISTEN_RECALL), 0);
+	ck_assert_int_eq(share_listen(&share, &other, GPUMEM_LISTEN_RECALL), 0);
+	ck_assert(gets_delegation());
 	share_unlisten(&share, &connection);
 	ck_assert(gets_delegation());
-	second.uid++;
-	ck_assert(!gets_delegation());
 	share_unlisten(&share, &second);
 	ck_assert(!gets_delegation());
+	share_unlisten(&share, &other);
+}
+END_TEST
+
+START_TEST(a_dropped_lease_is_not_recalled)
+{
+	struct share_lease loads = lease(true);
+	struct gpumem_msg_notice notice;
+
+	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
+	atomic_store(&loads.kind, FILE_LEASE_DROPPED);
+	delegations_drop(&share, inode->ino);
+	delegations_recall(&share, inode->ino);
+	ck_assert_int_lt(recv(peer, &notice, sizeof(notice), MSG_DONTWAIT), 0);
+	end(&loads);
 }
 END_TEST
 
@@ -213,5 +230,6 @@ int main(void)
 	tcase_add_test(tests, a_process_that_does_not_answer);
 	tcase_add_test(tests, a_process_that_takes_no_notice);
 	tcase_add_test(tests, a_process_that_listens_twice);
+	tcase_add_test(tests, a_dropped_lease_is_not_recalled);
 	return unit_main(suite);
 }
