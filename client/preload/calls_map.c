@@ -22,20 +22,19 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 	void *address;
 
 	real_need();
-	if (flags & MAP_FIXED) {
+	if (flags & MAP_FIXED)
 		addresses_change(at, bytes);
-		if (mapping_touches(at, bytes))
-			mapping_replace(at, bytes);
-	}
 	enum mapping_by by = mapping_map(&request, &address);
 	if (by == MAPPING_SERVED) {
 		source_forget(address, bytes);
 		return address;
 	}
 	bool fills = by != MAPPING_BY_KERNEL && flags & MAP_POPULATE;
-	if (by != MAPPING_CACHED)
-		address = real.mmap64(at, bytes, protection, fills ? flags & ~MAP_POPULATE : flags,
-				      fd, offset);
+	int kept = fills ? flags & ~MAP_POPULATE : flags;
+	if (by != MAPPING_CACHED && flags & MAP_FIXED && mapping_touches(at, bytes))
+		address = mapping_map_over(&request, kept);
+	else if (by != MAPPING_CACHED)
+		address = real.mmap64(at, bytes, protection, kept, fd, offset);
 	source_forget(address, bytes);
 	mapping_was_left(&request, by, address);
 	if (fills && address != MAP_FAILED)

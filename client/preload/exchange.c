@@ -50,7 +50,7 @@ gpumem *exchange_lease_to_store(int fd)
 	return lease_take(fd, true, true, &why);
 }
 
-bool exchange_covers(struct mapping *mapping, const struct range *range, enum stats_left *why)
+bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *why)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
@@ -59,10 +59,13 @@ bool exchange_covers(struct mapping *mapping, const struct range *range, enum st
 		return false;
 	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE || info.kind == GPUMEM_FILE_VULKAN;
 	*why = LEFT_END_OF_FILE;
-	if (range->offset + range->bytes > range_round_up(info.size))
-		return false;
+	return range->offset + range->bytes <= range_round_up(info.size);
+}
+
+bool exchange_pays(const struct mapping *mapping, const struct range *range, enum stats_left *why)
+{
 	*why = LEFT_WINDOW;
-	return !mapping->on_gpu || range->bytes >= info.size / PART_MIN ||
+	return !mapping->on_gpu || range->bytes >= mapping->file->layout.size / PART_MIN ||
 	       range_is_direct_of(&mapping->identity);
 }
 
@@ -71,7 +74,7 @@ int exchange_kernel(unsigned i, enum place_by by)
 	const struct range *range = range_at(i);
 	struct slot_identity identity = range->of->identity;
 
-	if (!range->cached) {
+	if (!range->cached || range->torn) {
 		int rc = place_kernel(range, by);
 
 		if (rc < 0)
@@ -79,7 +82,7 @@ int exchange_kernel(unsigned i, enum place_by by)
 		file_stats_add(range->of->file->fd, MANNER_PAGE_CACHE, range->bytes);
 	}
 	range_remove(i);
-	slots_refuse(&identity);
+	range_refuse_file(&identity);
 	return 0;
 }
 
@@ -99,14 +102,13 @@ void exchange_direct(unsigned i)
 	void *base;
 
 	if (gpumem_map_host(range->of->file, &base, NULL) == 0 && place_direct(range) == 0) {
-		range->cached = false;
+		range->cached = range->torn = false;
 		file_stats_add(range->of->file->fd, MANNER_IN_PLACE, range->bytes);
 		return;
 	}
 	struct slot_identity identity = range->of->identity;
 
-	/* Parts may be the memory already. */
-	range->cached = false;
+	range->torn = true;
 	exchange_file_kernel(&identity);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Exchanges what stands at the addresses of a range: the file's memory, or the kernel's mapping.
- * Callers hold the mapping lock, unless told otherwise. The functions may remove ranges from the
- * table, and then other ranges change their numbers. */
+ * Callers hold the lock of the table, unless told otherwise. The functions may remove ranges from
+ * the table, and then other ranges change their numbers. */
 #ifndef CLIENT_PRELOAD_EXCHANGE_H
 #define CLIENT_PRELOAD_EXCHANGE_H
 
@@ -19,8 +19,10 @@ struct mapping *exchange_lease(int fd, const struct range *range, enum stats_lef
  * no such lease. */
 gpumem *exchange_lease_to_store(int fd);
 
-/* Whether a leased file has all of the range, and the range is worth the import. */
-bool exchange_covers(struct mapping *mapping, const struct range *range, enum stats_left *why);
+/* Whether a leased file has all of the range. */
+bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *why);
+/* Whether the range is worth the import of the file. */
+bool exchange_pays(const struct mapping *mapping, const struct range *range, enum stats_left *why);
 
 /* Turns the i-th range into the kernel's mapping of the file, and removes it: 0 or -errno. */
 int exchange_kernel(unsigned i, enum place_by by);

@@ -20,15 +20,12 @@
 #include "client/preload/recall.h"
 #include "common/cleanup.h"
 
-/* Of the table; taken before the slots' locks. A thread that asks the daemon for a lease does not
- * hold the lock: the daemon may be waiting for a recall, which needs the lock. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool wanted = true;
-static unsigned recalls; /* so many came; under lock */
+static unsigned recalls; /* so many came; under the lock */
 
 static void mapping_recall(uint64_t device, uint64_t inode)
 {
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	recalls++;
 	exchange_all_direct(device, inode);
 }
@@ -60,7 +57,7 @@ bool mapping_touches(const void *address, size_t bytes)
 	/* The kernel refuses addresses that are not at a page. */
 	if (range_count() == 0 || !address_is_aligned(address) || own_inside || !own_process())
 		return false;
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	return range_touched(address, range_round_up(bytes));
 }
 
@@ -95,7 +92,7 @@ static bool request_is_for_kernel(const struct mapping_request *request, enum st
 	*why = LEFT_SMALL;
 	if (!request_is_small(request) || !identity_get(request->fd, &identity))
 		return false;
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	return !range_is_direct_of(&identity);
 }
 
@@ -110,7 +107,7 @@ static bool request_is_slow(const struct mapping_request *request, enum access_k
 	    !identity_get(request->fd, &identity))
 		return false;
 	*why = LEFT_SLOW;
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	return !range_is_direct_of(&identity);
 }
 
@@ -134,7 +131,7 @@ static int range_map(struct range *range, const struct mapping_request *request,
 {
 	void *base;
 
-	if (!exchange_covers(range->of, range, why))
+	if (!exchange_reaches(range->of, range, why) || !exchange_pays(range->of, range, why))
 		return -EAGAIN;
 	*why = LEFT_FAILED;
 	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
@@ -168,7 +165,7 @@ static struct range range_of(const struct mapping_request *request, bool may_wri
 /* Before the program stores: pages of the file, which this process loads from, do not show that. */
 static void file_end_pages(const struct slot_identity *identity)
 {
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	exchange_all_direct(identity->device, identity->inode);
 }
 
@@ -194,7 +191,7 @@ static bool leased_map(struct range *range, const struct mapping_request *reques
 		*address = range->start;
 		return true;
 	}
-	mapping_free(range->of);
+	mapping_end(range->of);
 	*address = MAP_FAILED;
 	errno = -rc;
 	return rc != -EAGAIN;
@@ -208,7 +205,7 @@ static bool file_map(const struct mapping_request *request, bool may_write, void
 	range.of = range_lease(request->fd, &range, why);
 	if (!range.of)
 		return false;
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	return leased_map(&range, request, address, why);
 }
 
@@ -223,19 +220,36 @@ static struct mapping *pages_lease(const struct mapping_request *request, const 
 	if (!identity_get(request->fd, &identity))
 		return NULL;
 	recall_listen(request->fd, identity.device);
-	pthread_mutex_lock(&lock);
+	ranges_lock();
 	*so_far = recalls;
-	pthread_mutex_unlock(&lock);
+	ranges_unlock();
 	return exchange_lease(request->fd, range, &why);
 }
 
-/* Under lock. */
-static void ranges_replace(const struct mapping_request *request)
+/* Under lock. With MAP_FIXED the mapping may take the place of ranges. */
+static void *kernel_map(const struct mapping_request *request, int flags)
 {
 	size_t bytes = range_round_up(request->bytes);
 
-	if (request->flags & MAP_FIXED && ranges_split(request->address, bytes) == 0)
-		ranges_forget(request->address, bytes);
+	if (range_reserve(2) < 0) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	void *address = real.mmap64(request->address, request->bytes, request->protection, flags,
+				    request->fd, request->offset);
+
+	if (address != MAP_FAILED && flags & MAP_FIXED) {
+		ranges_split(address, bytes);
+		ranges_forget(address, bytes);
+	}
+	return address;
+}
+
+void *mapping_map_over(const struct mapping_request *request, int flags)
+{
+	INSIDE();
+	RANGES_LOCKED();
+	return kernel_map(request, flags);
 }
 
 /* Under lock. Counts the kernel's mapping as a range, unless its pages may be old by now. */
@@ -243,8 +257,8 @@ static void pages_add(struct range *range, unsigned so_far)
 {
 	enum stats_left why;
 
-	if (!exchange_covers(range->of, range, &why) || range_reserve(1) < 0) {
-		mapping_free(range->of);
+	if (!exchange_reaches(range->of, range, &why) || range_reserve(1) < 0) {
+		mapping_end(range->of);
 		return;
 	}
 	range->cached = true;
@@ -261,17 +275,14 @@ static void *pages_map(const struct mapping_request *request, bool may_write)
 	unsigned so_far = 0;
 
 	range.of = pages_lease(request, &range, &so_far);
-	range.start = real.mmap64(request->address, request->bytes, request->protection,
-				  request->flags & ~MAP_POPULATE, request->fd, request->offset);
+	RANGES_LOCKED();
+	range.start = kernel_map(request, request->flags & ~MAP_POPULATE);
 	int error = errno;
 
-	scoped_lock(&lock);
-	if (range.start != MAP_FAILED)
-		ranges_replace(request);
 	if (range.of && range.start != MAP_FAILED)
 		pages_add(&range, so_far);
 	else if (range.of)
-		mapping_free(range.of);
+		mapping_end(range.of);
 	errno = error;
 	return range.start;
 }
@@ -288,8 +299,10 @@ enum mapping_by mapping_map(const struct mapping_request *request, void **addres
 	bool may_write = (mode & O_ACCMODE) == O_RDWR;
 	enum mapping_by by = request_decide(request, mode, &why);
 	*address = NULL;
-	if (by == MAPPING_SERVED && !file_map(request, may_write, address, &why))
+	if (by == MAPPING_SERVED && !file_map(request, may_write, address, &why)) {
 		by = MAPPING_BY_KERNEL;
+		*address = NULL;
+	}
 	if (by != MAPPING_SERVED)
 		stats_leave(why);
 	if (by == MAPPING_CACHED)
@@ -297,6 +310,15 @@ enum mapping_by mapping_map(const struct mapping_request *request, void **addres
 	if (*address != MAP_FAILED)
 		errno = error;
 	return by;
+}
+
+/* Memory and the kernel's pages do not show each other's stores. */
+static void file_yield_direct(const struct slot_identity *identity)
+{
+	RANGES_LOCKED();
+	for (unsigned i = range_count(); i-- > 0;)
+		if (!range_at(i)->cached && slot_same(&range_at(i)->of->identity, identity))
+			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 }
 
 void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address)
@@ -308,13 +330,9 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 		return;
 	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
 	INSIDE();
-	if (by != MAPPING_CACHED && range_count() && own_process()) {
-		scoped_lock(&lock);
-		ranges_replace(request);
-	}
 	if (file && identity_get(request->fd, &identity)) {
-		if (by == MAPPING_BY_KERNEL)
-			mapping_yield(&identity);
+		if (by == MAPPING_BY_KERNEL && request->flags & MAP_SHARED)
+			file_yield_direct(&identity);
 		slots_refuse(&identity);
 		file_stats_add(request->fd, MANNER_PAGE_CACHE, request->bytes);
 		source_add(request, &identity, address, by == MAPPING_CACHED);
@@ -323,20 +341,6 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 }
 
 /* --- calls on mappings */
-
-void mapping_replace(void *address, size_t bytes)
-{
-	size_t whole = range_round_up(bytes);
-	int error = errno;
-
-	INSIDE();
-	scoped_lock(&lock);
-	if (ranges_split(address, whole) == 0)
-		for (unsigned i = range_count(); i-- > 0;)
-			if (range_at(i)->cached && range_overlaps(range_at(i), address, whole))
-				range_remove(i);
-	errno = error;
-}
 
 /* The range that has all of the bytes, or NULL. */
 static const struct range *range_with(const char *start, size_t bytes)
@@ -354,7 +358,7 @@ int mapping_unmap(void *address, size_t bytes)
 	size_t whole = range_round_up(bytes);
 
 	INSIDE();
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	if (ranges_split(address, whole) < 0) {
 		errno = ENOMEM;
 		return -1;
@@ -372,12 +376,18 @@ int mapping_unmap(void *address, size_t bytes)
 	return rc;
 }
 
-/* Under lock. */
-static void ranges_yield(const char *start, size_t bytes)
+/* Under lock: all ranges of the files of these addresses become the kernel's. */
+static int ranges_yield(const char *start, size_t bytes)
 {
-	for (unsigned i = range_count(); i-- > 0;)
-		if (range_overlaps(range_at(i), start, bytes))
-			exchange_kernel(i, PLACE_PRIVATE_TABLE);
+	const struct range *range;
+	int rc = 0;
+
+	while (rc == 0 && (range = range_touched(start, bytes))) {
+		struct slot_identity identity = range->of->identity;
+
+		rc = exchange_file_kernel(&identity);
+	}
+	return rc;
 }
 
 /* A private mapping that becomes writable needs copy-on-write by the kernel. */
@@ -416,11 +426,11 @@ static int ranges_lease_to_store(const char *start, size_t bytes)
 		int fd = own_copy(mapping->file->fd);
 
 		exchange_all_direct(identity.device, identity.inode);
-		pthread_mutex_unlock(&lock);
+		ranges_unlock();
 		gpumem *storing = fd < 0 ? NULL : exchange_lease_to_store(fd);
 		if (fd >= 0)
 			close(fd);
-		pthread_mutex_lock(&lock);
+		ranges_lock();
 		mapping = mapping_without_stores(start, bytes);
 		if (storing && mapping && slot_same(&mapping->identity, &identity))
 			mapping->storing = storing;
@@ -435,14 +445,8 @@ static int ranges_lease_to_store(const char *start, size_t bytes)
 /* Under lock. */
 static int ranges_prepare(const char *start, size_t bytes, int protection)
 {
-	const struct range *range;
-	int rc = 0;
+	int rc = protection & PROT_EXEC ? ranges_yield(start, bytes) : 0;
 
-	while (rc == 0 && protection & PROT_EXEC && (range = range_touched(start, bytes))) {
-		struct slot_identity identity = range->of->identity;
-
-		rc = exchange_file_kernel(&identity);
-	}
 	return rc < 0 || !(protection & PROT_WRITE) ? rc : ranges_lease_to_store(start, bytes);
 }
 
@@ -451,7 +455,7 @@ int mapping_protect(void *address, size_t bytes, int protection)
 	size_t whole = range_round_up(bytes);
 
 	INSIDE();
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	int rc = ranges_prepare(address, whole, protection);
 	if (rc == 0)
 		rc = ranges_split(address, whole);
@@ -491,7 +495,7 @@ int mapping_sync(void *address, size_t bytes, int flags)
 	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC);
 
 	INSIDE();
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	stream_fence();
 	for (unsigned i = 0; i < range_count(); i++)
 		if (range_overlaps(range_at(i), address, range_round_up(bytes)))
@@ -521,10 +525,10 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 
 	if (request.fd < 0)
 		return false;
-	pthread_mutex_unlock(&lock);
+	ranges_unlock();
 	longer.of = range_lease(request.fd, &longer, &why);
 	close(request.fd);
-	pthread_mutex_lock(&lock);
+	ranges_lock();
 	if (!longer.of || !leased_map(&longer, &request, address, &why)) {
 		stats_leave(why);
 		return false;
@@ -556,13 +560,9 @@ static bool remap_leave(const struct mapping_remap *remap)
 {
 	size_t bytes = range_round_up(remap->old_bytes ? remap->old_bytes : 1);
 
-	if (ranges_split(remap->old, bytes) == 0)
-		ranges_yield(remap->old, bytes);
-	if (remap->flags & MREMAP_FIXED) {
-		size_t there = range_round_up(remap->new_bytes);
-		if (ranges_split(remap->target, there) == 0)
-			ranges_yield(remap->target, there);
-	}
+	ranges_yield(remap->old, bytes);
+	if (remap->flags & MREMAP_FIXED)
+		ranges_yield(remap->target, range_round_up(remap->new_bytes));
 	return false;
 }
 
@@ -573,7 +573,7 @@ bool mapping_remap(const struct mapping_remap *remap, void **address)
 	size_t old = range_round_up(remap->old_bytes);
 
 	INSIDE();
-	scoped_lock(&lock);
+	RANGES_LOCKED();
 	const struct range *range = range_with(remap->old, old);
 	if (!plain || !range)
 		return remap_leave(remap);
@@ -593,12 +593,11 @@ bool mapping_remap(const struct mapping_remap *remap, void **address)
 
 bool mapping_yield(const struct slot_identity *identity)
 {
+	if (range_count() == 0)
+		return false;
+	RANGES_LOCKED();
 	unsigned before = range_count();
 
-	if (before == 0)
-		return false;
-	scoped_lock(&lock);
-	before = range_count();
 	exchange_file_kernel(identity);
 	return range_count() != before;
 }
@@ -607,17 +606,21 @@ bool mapping_yield(const struct slot_identity *identity)
  * parent: both use the page cache. */
 void mapping_before_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	ranges_lock();
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
+		struct slot_identity identity = range->of->identity;
+
 		if (range->of->on_gpu && range->shared && range->may_write)
-			exchange_kernel(i, PLACE_PRIVATE_TABLE);
+			exchange_file_kernel(&identity);
+		if (i > range_count())
+			i = range_count();
 	}
 }
 
 void mapping_after_fork(void)
 {
-	pthread_mutex_unlock(&lock);
+	ranges_unlock();
 }
 
 /* The child inherits system memory, and needs a lease of its own. */
@@ -625,7 +628,8 @@ void mapping_forked(void)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
-	pthread_mutex_init(&lock, NULL);
+	ranges_forked();
+	RANGES_LOCKED();
 	for (unsigned i = range_count(); i-- > 0;) {
 		if (range_at(i)->of->on_gpu) {
 			exchange_kernel(i, PLACE_IN_CHILD);

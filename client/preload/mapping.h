@@ -26,11 +26,12 @@ void mapping_start(void);
 enum mapping_by { MAPPING_BY_KERNEL, MAPPING_PAGES, MAPPING_CACHED, MAPPING_SERVED };
 /* MAPPING_SERVED, MAPPING_CACHED: made, with the address, or with MAP_FAILED and errno. */
 enum mapping_by mapping_map(const struct mapping_request *request, void **address);
-/* A mapping by the kernel was made, perhaps over ranges. */
+/* A mapping by the kernel was made. */
 void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address);
 
-/* Before another mapping takes these addresses: a recall puts no memory there any more. */
-void mapping_replace(void *address, size_t bytes);
+/* Makes the kernel's mapping over ranges (MAP_FIXED), with these flags: a recall at the same time
+ * puts no memory over the new mapping. With the results of mmap. */
+void *mapping_map_over(const struct mapping_request *request, int flags);
 
 /* Whether a range lies there. Cheap for a program without ranges. */
 bool mapping_touches(const void *address, size_t bytes);

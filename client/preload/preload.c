@@ -31,12 +31,12 @@ static void process_before_fork(void)
 
 static void process_in_parent(void)
 {
+	if (!forked_inside) {
+		slots_unlock();
+		mapping_after_fork();
+		source_after_fork();
+	}
 	own_inside--;
-	if (forked_inside)
-		return;
-	slots_unlock();
-	mapping_after_fork();
-	source_after_fork();
 }
 
 static void process_in_child(void)

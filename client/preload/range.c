@@ -3,8 +3,10 @@
 #include "client/preload/range.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct range *ranges;
 static atomic_uint count; /* changed under the mapping lock */
@@ -41,13 +43,68 @@ int range_reserve(unsigned n)
 	return 0;
 }
 
-void mapping_free(struct mapping *mapping)
+/* Files that wait for slots_refuse: more are refused at once. */
+#define REFUSED_MAX 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
+static struct mapping *ended;
+static struct slot_identity refused[REFUSED_MAX];
+static unsigned n_refused;
+
+void ranges_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void mapping_free(struct mapping *mapping)
 {
 	if (mapping->storing != mapping->file)
 		gpumem_close(mapping->storing);
 	if (!mapping->stuck)
 		gpumem_close(mapping->file);
 	free(mapping);
+}
+
+void ranges_unlock(void)
+{
+	struct slot_identity files[REFUSED_MAX];
+	struct mapping *mapping = ended, *next;
+	unsigned n = n_refused;
+	int error = errno;
+
+	memcpy(files, refused, n * sizeof(*files));
+	ended = NULL;
+	n_refused = 0;
+	pthread_mutex_unlock(&lock);
+	while (n)
+		slots_refuse(&files[--n]);
+	for (; mapping; mapping = next) {
+		next = mapping->next;
+		mapping_free(mapping);
+	}
+	errno = error;
+}
+
+void ranges_forked(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+void mapping_end(struct mapping *mapping)
+{
+	mapping->next = ended;
+	ended = mapping;
+}
+
+void range_refuse_file(const struct slot_identity *identity)
+{
+	for (unsigned i = 0; i < n_refused; i++)
+		if (slot_same(&refused[i], identity))
+			return;
+	if (n_refused < REFUSED_MAX)
+		refused[n_refused++] = *identity;
+	else
+		slots_refuse(identity);
 }
 
 void range_add(const struct range *range)
@@ -78,5 +135,5 @@ void range_remove(unsigned i)
 
 	ranges[i] = ranges[--count];
 	if (--mapping->ranges == 0)
-		mapping_free(mapping);
+		mapping_end(mapping);
 }

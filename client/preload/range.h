@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The table of ranges. Callers hold the mapping lock. */
+/* The table of ranges, and its lock. A thread that asks the daemon for a lease, or ends a lease,
+ * does not hold the lock: the daemon may be waiting for a recall, which needs the lock. */
 #ifndef CLIENT_PRELOAD_RANGE_H
 #define CLIENT_PRELOAD_RANGE_H
 
@@ -18,6 +19,7 @@ struct mapping {
 	gpumem *storing; /* the lease for stores: file itself, or another one. NULL: none */
 	bool stuck;	 /* another mapping took its place in the library's mapping: never unmap */
 	unsigned ranges;
+	struct mapping *next; /* of those that wait for their end */
 };
 
 struct range {
@@ -30,12 +32,29 @@ struct range {
 	/* The kernel's mapping stands at the addresses, and shows the page cache, while the lease
 	 * has a read delegation. Else the file's memory itself. */
 	bool cached;
+	bool torn; /* cached, and parts may be the memory: an exchange failed, and failed again */
 };
 
-/* Ends the leases of a mapping without ranges. */
-void mapping_free(struct mapping *mapping);
+/* ranges_unlock does what had to wait, see mapping_end and range_refuse_file. errno stays. */
+void ranges_lock(void);
+void ranges_unlock(void);
+static inline void ranges_unlock_scope(const int *unused)
+{
+	(void)unused;
+	ranges_unlock();
+}
+/* From here to the end of the scope. */
+#define RANGES_LOCKED()                                                                            \
+	int locked_ __attribute__((cleanup(ranges_unlock_scope), unused)) = (ranges_lock(), 0)
+/* In a child of fork(2), which has inherited the table and the lock. */
+void ranges_forked(void);
 
-/* Also without the lock. */
+/* Ends the leases of a mapping without ranges, once the lock is given up. */
+void mapping_end(struct mapping *mapping);
+/* The same for slots_refuse of the file. */
+void range_refuse_file(const struct slot_identity *identity);
+
+/* All functions below under the lock; this one also without. */
 unsigned range_count(void);
 struct range *range_at(unsigned i);
 /* Whether a range is that file's memory itself. */

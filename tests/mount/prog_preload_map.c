@@ -6,6 +6,9 @@
 #include "tests/mount/growth.h"
 #include "tests/mount/preload.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* Value for GPUMEM_PRELOAD_AFTER: only mappings take leases, never reads and writes. */
@@ -432,6 +435,11 @@ static void stores_are_shared_with_children(void)
 	OK(close(fd));
 }
 
+static void do_nothing(int unused)
+{
+	(void)unused;
+}
+
 static void see_store_of_parent(int unused)
 {
 	(void)unused;
@@ -461,6 +469,167 @@ static void children_see_what_becomes_writable(void)
 	pattern_fill(common, 4096, 5, 0);
 	turn_pass(1);
 	join_all(1);
+}
+
+/* The parent's two mappings stay alike after a fork. */
+static void mappings_agree_after_a_fork(void)
+{
+	int fd = data_file(3 * MIB), reader = OK(open("file", O_RDONLY));
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+	unsigned char *read = map(reader, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+	expect(read, 1, 0, 4096);
+	spawn(do_nothing, 0);
+	join_all(1);
+	pattern_fill(at, 4096, 2, 0);
+	expect(read, 2, 0, 4096);
+}
+
+static void store_in_turns(int unused)
+{
+	(void)unused;
+	int fd = OK(open("file", O_RDWR));
+
+	OK(close(turns[0][1])); /* then the parent's close ends the wait */
+	for (int seed = 2;; seed++) {
+		char byte;
+
+		if (read(turns[0][0], &byte, 1) != 1)
+			return;
+		unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+		pattern_fill(at, 4096, seed, 0);
+		turn_pass(0);
+		turn_wait(0);
+		OK(munmap(at, 3 * MIB));
+		turn_pass(0);
+	}
+}
+
+/* Another process, which stores into the file in turns, is there before the mappings. */
+static void storer_begin(void)
+{
+	OK(pipe(turns[0]));
+	OK(pipe(turns[1]));
+	spawn(store_in_turns, 0);
+	OK(close(turns[0][0]));
+	OK(close(turns[1][1]));
+}
+
+/* Loads at all times, as calls of the storer drop pages that were there before. */
+static void storer_stores(const volatile unsigned char *at)
+{
+	struct pollfd answer = {.fd = turns[1][0], .events = POLLIN};
+
+	turn_pass(1);
+	while (poll(&answer, 1, 0) == 0)
+		(void)*at;
+	turn_wait(1);
+}
+
+static void storer_end(void)
+{
+	OK(close(turns[0][1]));
+	join_all(1);
+}
+
+/* Calls that must not end what tells this process of stores. */
+static void stores_of_others_show(void)
+{
+	OK(close(data_file(3 * MIB)));
+	storer_begin();
+	int fd = OK(open("file", O_RDONLY));
+	unsigned char *at = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+	unsigned char *small = map(fd, 4096, PROT_READ, MAP_SHARED, 0);
+
+	map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0);
+	map(fd, 4096, PROT_READ, MAP_PRIVATE, 0);
+	FAILS(EBADF,
+	      mmap(at, 3 * MIB, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0) == MAP_FAILED ? -1 : 0);
+	expect(at, 1, 0, 4096);
+	expect(small, 1, 0, 4096);
+	storer_stores(at);
+	expect(at, 2, 0, 4096);
+	expect(small, 2, 0, 4096);
+	storer_stores(at);
+	storer_end();
+}
+
+static atomic_bool ended;
+
+/* Leases, and ends leases, of another file. */
+static void *map_again_and_again(void *unused)
+{
+	(void)unused;
+	int fd = OK(open("other", O_RDWR));
+
+	while (!atomic_load(&ended)) {
+		unsigned char *read = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+		expect(read, 1, 0, 4096);
+		unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+		OK(munmap(at, 3 * MIB));
+		OK(munmap(read, 3 * MIB));
+	}
+	return NULL;
+}
+
+/* No store is missed while other threads wait for the daemon, which may wait for this process. */
+static void stores_of_others_show_beside_leases(void)
+{
+	pthread_t threads[2];
+	int other = new_file("other");
+
+	pattern_write(other, 1, 0, 3 * MIB);
+	OK(close(data_file(3 * MIB)));
+	storer_begin();
+	int fd = OK(open("file", O_RDONLY));
+
+	for (int i = 0; i < 2; i++)
+		EQUAL(pthread_create(&threads[i], NULL, map_again_and_again, NULL), 0);
+	for (int seed = 2; seed < 42; seed++) {
+		unsigned char *at = map(fd, 3 * MIB, PROT_READ, MAP_SHARED, 0);
+
+		expect(at, seed - 1, 0, 4096);
+		storer_stores(at);
+		expect(at, seed, 0, 4096);
+		storer_stores(at);
+		OK(munmap(at, 3 * MIB));
+	}
+	atomic_store(&ended, true);
+	for (int i = 0; i < 2; i++)
+		EQUAL(pthread_join(threads[i], NULL), 0);
+	storer_end();
+}
+
+static void *map_beyond_the_end(void *unused)
+{
+	(void)unused;
+	int fd = OK(open("file", O_RDWR));
+
+	while (!atomic_load(&ended))
+		OK(munmap(map(fd, 4 * MIB, PROT_READ, MAP_SHARED, 0), 4 * MIB));
+	return NULL;
+}
+
+/* A thread's new mapping stays its own, while another thread turns mappings into the kernel's. */
+static void a_new_mapping_stays_in_its_place(void)
+{
+	int fd = data_file(3 * MIB + 5);
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		EQUAL(pthread_create(&threads[i], NULL, map_beyond_the_end, NULL), 0);
+	for (int i = 0; i < 300; i++) {
+		unsigned char *at = map(fd, 3 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+
+		CHECK(mmap(at, 3 * MIB, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+		EQUAL(at[MIB], 0);
+		OK(munmap(at, 3 * MIB));
+	}
+	atomic_store(&ended, true);
+	for (int i = 0; i < 2; i++)
+		EQUAL(pthread_join(threads[i], NULL), 0);
 }
 
 static void outlive_parent(int go)
@@ -540,6 +709,10 @@ int main(int argc, char **argv)
 	    TEST(children_share_it),
 	    TEST(stores_are_shared_with_children),
 	    TEST(children_see_what_becomes_writable),
+	    TEST(mappings_agree_after_a_fork),
+	    TEST(stores_of_others_show),
+	    TEST(stores_of_others_show_beside_leases),
+	    TEST(a_new_mapping_stays_in_its_place),
 	    TEST(children_keep_it),
 	    TEST(mappings_outlive_descriptors),
 	    TEST(growth_shows_zeroes_where_a_map_stored),
