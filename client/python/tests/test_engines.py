@@ -149,6 +149,9 @@ class Processed(VllmCase):
         model.tied = torch.nn.Linear(3, 2)
         model.tied.weight = model.second.weight
         del model.tied.bias
+        common = torch.nn.Module()
+        common.register_buffer("table", torch.arange(5), persistent=False)
+        model.first.common = model.second.common = common
         return model
 
     def start(self, directory=None, rank=0, engine="hash", method=Quantise, said=None, **options):
@@ -186,6 +189,8 @@ class Processed(VllmCase):
                              (right.dtype, right.shape, right.stride(), right.requires_grad), name)
             self.assertTrue(torch.equal(found, right), name)
         self.assertIs(model.tied.weight, model.second.weight)
+        self.assertIs(model.first.common, model.second.common)
+        self.assertEqual(model.first.common.table.tolist(), list(range(5)))
         self.assertEqual([name for name, _ in model.named_parameters()], [name for name, _ in wanted.named_parameters()])
         self.assertNotIn("first.table", model.state_dict())
         self.assertFalse(model.training)

@@ -127,10 +127,6 @@ def _owner(module: torch.nn.Module, path: str) -> tuple[Any, str]:
     return owner, last
 
 
-def _remove(module: torch.nn.Module, place: Place) -> None:
-    delattr(*_owner(module, place.name))
-
-
 def _set(module: torch.nn.Module, place: Place, value: Any) -> None:
     owner, last = _owner(module, place.name)
     if place.kind == "parameter":
@@ -180,10 +176,14 @@ class Weights:
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise SafetensorError(f"{self._name} has the weights of another model: {error!r}") from None
         objects: dict[int, torch.Tensor] = {}
-        # All parameters and buffers, so that they come in the order in which the engine has left them.
+        # All parameters and buffers, so that they come in the order in which the engine has left them. Layers may have
+        # one module in common (vLLM's rotary embeddings), which then has a place for each.
+        removed = set()
         for place in state.tensors:
-            if place.kind != "attribute" or place not in self._places:
-                _remove(model.get_submodule(place.module), place)
+            owner, last = _owner(model.get_submodule(place.module), place.name)
+            if (place.kind != "attribute" or place not in self._places) and (id(owner), last) not in removed:
+                delattr(owner, last)
+                removed.add((id(owner), last))
         for place, number in self._places.items():
             if number is not None and number not in objects:
                 objects[number] = self._object(number, state.tensors.get(place))
