@@ -13,6 +13,7 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/residence.h"
 #include "common/cleanup.h"
 
 struct listing {
@@ -60,14 +61,16 @@ static const char *mode_text(mode_t mode, char text[10])
 
 static void entry_add_file_facts(json_t *entry, const char *path)
 {
-	AUTO_FREE char *page_size = NULL, *resident = NULL;
+	AUTO_FREE char *page_size = NULL;
+	struct residence residence;
+	char where[RESIDENCE_TEXT_MAX];
 
 	if (facts_attribute(path, "page_size", &page_size) == 0)
 		json_object_set_new(entry, "page_size", json_string(page_size));
-	if (facts_attribute(path, "resident", &resident) == 0) {
-		resident[strcspn(resident, ":")] = '\0';
-		json_object_set_new(entry, "resident", json_string(resident));
-	}
+	residence_read(path, &residence);
+	if (residence.count)
+		json_object_set_new(entry, "resident",
+				    json_string(residence_text(&residence, where)));
 	json_object_set_new(entry, "leases",
 			    json_integer((json_int_t)facts_attribute_number(path, "leases")));
 	json_object_set_new(entry, "mapped_bytes",

@@ -12,6 +12,7 @@
 #include "client/cli/core/layout.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/residence.h"
 #include "common/cleanup.h"
 
 #define CELLS 64
@@ -53,7 +54,7 @@ static void layout_table(const struct layout_list *layout)
 
 struct file_facts {
 	uint64_t size, mapped, leases;
-	char *resident;
+	char resident[RESIDENCE_TEXT_MAX];
 	struct layout_list layout;
 };
 
@@ -76,10 +77,12 @@ static int facts_read(const char *path, struct file_facts *facts)
 	}
 	if (!error)
 		error = layout_read(extents, &facts->layout);
-	if (!error)
-		error = facts_attribute(path, "resident", &facts->resident);
 	if (error)
 		return cli_fail(path, -error);
+	struct residence residence;
+
+	residence_read(path, &residence);
+	residence_text(&residence, facts->resident);
 	facts->size = (uint64_t)st.st_size;
 	facts->mapped = facts_attribute_number(path, "mapped");
 	facts->leases = facts_attribute_number(path, "leases");
@@ -92,12 +95,11 @@ static void facts_show(const char *path, const struct file_facts *facts)
 	char drawn[OUTPUT_BAR_BYTES(CELLS)];
 	uint64_t held = layout_bytes(&facts->layout);
 
-	output_line(stdout,
-		    "%s: %s, %s of memory on %.*s in %zu extent%s, %s mapped, %" PRIu64 " lease%s",
-		    path, output_size(facts->size, size), output_size(held, memory),
-		    (int)strcspn(facts->resident, ":"), facts->resident, facts->layout.count,
-		    facts->layout.count == 1 ? "" : "s", output_size(facts->mapped, mapped),
-		    facts->leases, facts->leases == 1 ? "" : "s");
+	output_line(
+	    stdout, "%s: %s, %s of memory on %s in %zu extent%s, %s mapped, %" PRIu64 " lease%s",
+	    path, output_size(facts->size, size), output_size(held, memory), facts->resident,
+	    facts->layout.count, facts->layout.count == 1 ? "" : "s",
+	    output_size(facts->mapped, mapped), facts->leases, facts->leases == 1 ? "" : "s");
 	if (!facts->size && !facts->layout.count)
 		return;
 	printf("|%s|\n", layout_draw(&facts->layout, facts->size, CELLS, output_glyphs(), drawn));
@@ -118,15 +120,14 @@ static int map_run(struct cli_args *args)
 		return status;
 	status = facts_read(place.path, &facts);
 	if (status == CLI_OK && json)
-		status = output_json(json_pack(
-		    "{s:o, s:I, s:I, s:s#, s:I, s:I, s:o}", "path", output_json_text(place.path),
-		    "size", (json_int_t)facts.size, "memory_bytes",
-		    (json_int_t)layout_bytes(&facts.layout), "resident", facts.resident,
-		    (int)strcspn(facts.resident, ":"), "mapped_bytes", (json_int_t)facts.mapped,
-		    "leases", (json_int_t)facts.leases, "extents", layout_json(&facts.layout)));
+		status = output_json(
+		    json_pack("{s:o, s:I, s:I, s:s, s:I, s:I, s:o}", "path",
+			      output_json_text(place.path), "size", (json_int_t)facts.size,
+			      "memory_bytes", (json_int_t)layout_bytes(&facts.layout), "resident",
+			      facts.resident, "mapped_bytes", (json_int_t)facts.mapped, "leases",
+			      (json_int_t)facts.leases, "extents", layout_json(&facts.layout)));
 	else if (status == CLI_OK)
 		facts_show(args->argv[0], &facts);
-	free(facts.resident);
 	layout_free(&facts.layout);
 	return status;
 }
