@@ -18,6 +18,7 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/cli/core/residence.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 
@@ -31,7 +32,9 @@
 static struct {
 	const char *value; /* of the attribute resident */
 	bool drawn;
-	uint64_t files, bytes;
+	uint64_t files; /* that are where they were to go */
+	uint64_t there; /* of them: were there already */
+	uint64_t bytes; /* that were moved */
 	int status;
 } all;
 
@@ -42,28 +45,16 @@ struct move {
 	atomic_bool done;
 };
 
-/* The bytes of a file that are where the move takes them, and all. "gpu0:4096 host:8192 disk:0":
- * the first place is the GPU; other forms are no GPU's. */
+/* The bytes of a file that are where the move takes them, and all. */
 static void resident_read(const char *path, uint64_t *there, uint64_t *bytes)
 {
-	AUTO_FREE char *text = NULL;
-	uint64_t on_gpu, on_disk = 0;
-	const char *at;
+	struct residence residence;
 
-	*there = *bytes = 0;
-	if (facts_attribute(path, "resident", &text) || !(at = strchr(text, ':')))
-		return;
-	*bytes = on_gpu = strtoull(at + 1, NULL, 10);
-	while ((at = strchr(at + 1, ':'))) {
-		uint64_t more = strtoull(at + 1, NULL, 10);
-
-		*bytes += more;
-		if (strncmp(at - strlen("disk"), "disk", strlen("disk")) == 0)
-			on_disk = more;
-	}
-	*there = strcmp(all.value, "gpu") == 0	  ? on_gpu
-		 : strcmp(all.value, "disk") == 0 ? on_disk
-						  : *bytes - on_gpu;
+	residence_read(path, &residence);
+	*bytes = residence_bytes(&residence);
+	*there = strcmp(all.value, "gpu") == 0	  ? residence.places[0].bytes
+		 : strcmp(all.value, "disk") == 0 ? residence_bytes_in(&residence, "disk")
+						  : *bytes - residence.places[0].bytes;
 }
 
 static void *move_main(void *pointer)
@@ -113,6 +104,7 @@ static int file_move(const char *path)
 	resident_read(move.path, &after, &bytes);
 	all.bytes += after > before ? after - before : 0;
 	all.files += !move.error;
+	all.there += !move.error && after <= before;
 	return move.error;
 }
 
@@ -125,6 +117,12 @@ static void file_move_fail(const char *path, int error)
 		cli_error("%s: the mount has no such place for files that leave a GPU "
 			  "(gpumemfs -o spill=host:SIZE,disk:SIZE), or the file is below host/",
 			  path);
+	else if (error == ENOSPC && strcmp(all.value, "gpu") == 0)
+		cli_error("%s: its GPU is full, and no other file can leave: they are mapped by "
+			  "processes, or spill= of the mount is full",
+			  path);
+	else if (error == ENOSPC)
+		cli_error("%s: spill= of the mount has no room for the rest of the file", path);
 	else if (error == EDQUOT)
 		cli_error("%s: the files of its owner have all of that place that one user "
 			  "may have (gpumemfs -o user_spill=)",
@@ -173,12 +171,18 @@ static int words_move(struct cli_args *args, const char *value, const char *did,
 		fputs("\r\033[K", stderr);
 	atomic_store(&cli_line_open, false);
 	if (json)
-		return output_json(json_pack("{s:I, s:I}", "files", (json_int_t)all.files, "bytes",
-					     (json_int_t)all.bytes))
+		return output_json(json_pack("{s:I, s:I, s:I}", "files", (json_int_t)all.files,
+					     "bytes", (json_int_t)all.bytes, "there",
+					     (json_int_t)all.there))
 			   ?: all.status;
-	if (all.files)
-		printf("%s %" PRIu64 " file%s, %s moved\n", did, all.files,
-		       all.files == 1 ? "" : "s", output_size(all.bytes, text));
+	uint64_t moved = all.files - all.there;
+
+	printf("%s %" PRIu64 " file%s, %s moved", did, moved, moved == 1 ? "" : "s",
+	       output_size(all.bytes, text));
+	if (all.there)
+		printf("; %" PRIu64 " %s there already", all.there,
+		       all.there == 1 ? "was" : "were");
+	putchar('\n');
 	return all.status;
 }
 
@@ -191,8 +195,62 @@ static int fetch_run(struct cli_args *args)
 	return words_move(args, "gpu", "fetched", json);
 }
 
+/* The bytes of a GPU's files that lie elsewhere. */
+static uint64_t volume_bytes_away(const json_t *volume)
+{
+	const json_t *places = json_object_get(volume, "places");
+
+	return facts_number(json_object_get(places, "host"), "file_bytes") +
+	       facts_number(json_object_get(places, "disk"), "file_bytes");
+}
+
+static uint64_t bytes_away(const json_t *stats, const char *name)
+{
+	const json_t *volume;
+	size_t i;
+
+	json_array_foreach (json_object_get(stats, "volumes"), i, volume)
+		if (strcmp(json_string_value(json_object_get(volume, "name")) ?: "", name) == 0)
+			return volume_bytes_away(volume);
+	return 0;
+}
+
+/* Adds a row for each GPU that was meant: inside is its name, or empty for all. */
+static void rows_add(json_t *rows, const char *where, const char *inside, const json_t *before)
+{
+	json_t *after = facts_stats(where);
+	const json_t *volume;
+	size_t i;
+
+	json_array_foreach (json_object_get(after, "volumes"), i, volume) {
+		const char *name = json_string_value(json_object_get(volume, "name")) ?: "";
+		uint64_t was = bytes_away(before, name), is = volume_bytes_away(volume);
+
+		if (*inside ? strcmp(name, inside) == 0 : strncmp(name, "gpu", 3) == 0)
+			json_array_append_new(
+			    rows,
+			    json_pack("{s:o, s:I, s:I}", "gpu", output_json_text(name),
+				      "free_bytes", (json_int_t)facts_number(volume, "free_bytes"),
+				      "bytes", (json_int_t)(is > was ? is - was : 0)));
+	}
+	json_decref(after);
+}
+
+static void rows_write(const json_t *rows)
+{
+	char moved[OUTPUT_TEXT_MAX], free_text[OUTPUT_TEXT_MAX];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach (rows, i, row)
+		output_line(stdout, "%s: %s evicted, %s free",
+			    json_string_value(json_object_get(row, "gpu")),
+			    output_size(facts_number(row, "bytes"), moved),
+			    output_size(facts_number(row, "free_bytes"), free_text));
+}
+
 /* The path names a GPU's directory, or a mount: all of its GPUs. */
-static int gpu_free(const struct command *command, const char *word, const char *size)
+static int gpu_free(const struct command *command, const char *word, const char *size, json_t *rows)
 {
 	AUTO_PLACE struct place place = {0};
 	AUTO_FREE char *line = NULL;
@@ -206,7 +264,25 @@ static int gpu_free(const struct command *command, const char *word, const char 
 		return cli_usage(command, "%s: expected a mount or the directory of a GPU", word);
 	if (asprintf(&line, "%s%sevict=%s", inside, *inside ? "." : "", size) < 0)
 		return cli_fail(word, ENOMEM);
-	return params_set(&place, 1, &line);
+	json_t *before = facts_stats(place.mount->where);
+
+	status = params_set(&place, 1, &line);
+	if (status != CLI_USAGE)
+		rows_add(rows, place.mount->where, inside, before);
+	json_decref(before);
+	return status;
+}
+
+static int gpus_free(struct cli_args *args, const char *size, int json)
+{
+	json_t *rows = json_array();
+
+	for (int i = 0; i < args->argc; i++) {
+		int status = gpu_free(args->command, args->argv[i], size, rows);
+
+		all.status = status ? status : all.status;
+	}
+	return output_list("gpus", rows, json, all.status, rows_write);
 }
 
 static int evict_run(struct cli_args *args)
@@ -223,14 +299,7 @@ static int evict_run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
-	if (!size)
-		return words_move(args, value, "evicted", json);
-	for (int i = 0; i < args->argc; i++) {
-		int status = gpu_free(args->command, args->argv[i], size);
-
-		all.status = status ? status : all.status;
-	}
-	return all.status;
+	return size ? gpus_free(args, size, json) : words_move(args, value, "evicted", json);
 }
 
 static const struct cli_option fetch_options[] = {CLI_JSON, {0}};
