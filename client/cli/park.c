@@ -234,6 +234,9 @@ static int processes_ask(struct cli_args *args, enum gpumem_notice what)
 		file_ask(&parking, word);
 	if (!parking.status && !json_array_size(parking.all) && digits)
 		parking.status = process_fail(parking.request.pid, what);
+	if (!parking.status && !json_array_size(parking.all) && !json)
+		output_line(stdout, "%s: no process has it %s", word,
+			    what == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
 	return output_list("processes", parking.all, json, parking.status, processes_write);
 }
 

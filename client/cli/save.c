@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
+#include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/core/beneath.h"
@@ -63,12 +65,28 @@ static int mount_save(const char *path, json_t *all, enum lacking lacking)
 	return saved.failed ? save_fail(path, &saved) : CLI_OK;
 }
 
+/* Whether the path is a file that is never saved. */
+static bool file_is_volatile(const char *path)
+{
+	AUTO_FREE char *persist = NULL;
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	       facts_attribute(path, "persist", &persist) == 0 && strcmp(persist, "disk") != 0;
+}
+
 static int save_word(const char *word, json_t *all)
 {
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(word, &place);
 
-	return status ? status : mount_save(place.path, all, SPOOL_MUST_BE);
+	if (!status)
+		status = mount_save(place.path, all, SPOOL_MUST_BE);
+	if (status || !file_is_volatile(place.path))
+		return status;
+	cli_error("%s: only files with persist=disk are saved (gpumem set %s persist=disk)", word,
+		  word);
+	return CLI_FAILED;
 }
 
 static int save_mounts(json_t *all)
