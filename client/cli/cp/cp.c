@@ -260,6 +260,15 @@ static unsigned threads_default(void)
 	return threads < THREADS_USUAL ? threads : THREADS_USUAL;
 }
 
+/* The other options are about copies with names. */
+static bool cp_is_printable(const struct cp *cp)
+{
+	const struct cp_options *options = &cp->options;
+
+	return !(options->recursive || options->archive || options->resume || options->no_clobber ||
+		 options->verbose || options->verify || options->json);
+}
+
 static int cp_run(struct cli_args *args)
 {
 	struct cp cp = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -287,6 +296,11 @@ static int cp_run(struct cli_args *args)
 	}
 	if (code < 0)
 		return CLI_USAGE;
+	if (cp_prints_to(args->argv[args->argc - 1]))
+		return cp_is_printable(&cp)
+			   ? cp_print(&cp, args->argv, args->argc - 1)
+			   : cli_usage(args->command, "standard output is no copy: it takes none "
+						      "of -a, -c, -n, -r, -v, -V and --json");
 	cp.options.threads = threads ? (unsigned)threads : threads_default();
 	/* Each directory of the command line stays open. */
 	descriptors_raise();
@@ -316,7 +330,8 @@ const struct command command_cp = {
     .words = "SRC... DST",
     .summary = "Copy files into, out of and inside GPU memory, in parallel",
     .more = "A file gets its name when it is complete. Modes, times and, for root,\n"
-	    "owners are kept. SRC may be a pipe, and - for standard input.",
+	    "owners are kept. SRC may be a pipe, and - for standard input; DST may be - for\n"
+	    "standard output.",
     .options = options,
     .min_words = 2,
     .max_words = -1,
