@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem cp: the target of the command line, and the directories below. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -106,6 +107,60 @@ static void target_fail(struct cp *cp, const char *word, int error)
 	cp_failed(cp, (int)cli_status_of(error));
 }
 
+/* The number of the first inode of every FUSE file system. */
+#define FUSE_ROOT_ID 1
+
+static int is_shown_directory(const struct dirent *entry)
+{
+	return entry->d_type == DT_DIR && entry->d_name[0] != '.';
+}
+
+/* "gpu0, gpu1, host": the directories below the root of a mount, allocated; NULL: none. */
+static char *root_directories(int root)
+{
+	struct dirent **names;
+	int count = scandirat(root, ".", &names, is_shown_directory, alphasort);
+	char *all = NULL;
+
+	for (int i = 0; i < count; i++) {
+		char *more = NULL;
+
+		if (asprintf(&more, "%s%s%s", all ? all : "", all ? ", " : "", names[i]->d_name) <
+		    0)
+			more = NULL;
+		free(all);
+		all = more;
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	return all;
+}
+
+/* A user can make other directories with these names. */
+static bool is_root(int folder)
+{
+	struct stat st;
+
+	return fstat(folder, &st) == 0 && st.st_ino == FUSE_ROOT_ID &&
+	       faccessat(folder, ".gpumem/params", F_OK, 0) == 0;
+}
+
+/* Only the daemon makes names at the root of a mount. Reports a target there. */
+static bool target_is_root(struct cp *cp, const struct beneath_place *place, const char *word)
+{
+	AUTO_FREE char *all = NULL;
+
+	if (!is_root(place->folder) || !(all = root_directories(place->folder)))
+		return false;
+	if (place->name && strncmp(place->name, "gpu", 3) == 0)
+		cli_error("%s: there is no such GPU here: files go below %s", word, all);
+	else
+		cli_error("%s: files go below one of the directories of the mount: %s", word, all);
+	cp_failed(cp, CLI_USAGE);
+	return true;
+}
+
 struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name)
 {
 	struct beneath_place place;
@@ -115,6 +170,10 @@ struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name)
 	*name = NULL;
 	if (kind < 0) {
 		target_fail(cp, word, -kind);
+		return NULL;
+	}
+	if (target_is_root(cp, &place, word)) {
+		beneath_place_free(&place);
 		return NULL;
 	}
 	if (kind != BENEATH_DIRECTORY) {
