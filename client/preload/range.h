@@ -35,7 +35,8 @@ struct range {
 	bool torn; /* cached, and parts may be the memory: an exchange failed, and failed again */
 };
 
-/* ranges_unlock does what had to wait, see mapping_end and range_refuse_file. errno stays. */
+/* ranges_unlock also ends mappings and refuses files that had to wait: mapping_end,
+ * range_refuse_file. errno stays. */
 void ranges_lock(void);
 void ranges_unlock(void);
 static inline void ranges_unlock_scope(const int *unused)

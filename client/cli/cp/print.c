@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* gpumem cp SRC... -: writes files to standard output, one after the other, as cat(1) does. */
+/* gpumem cp SRC... -: writes files to standard output in this order, as cat(1) does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int source_open(const char *word)
 	return -EISDIR;
 }
 
-/* False: nothing more can be written. */
+/* False: standard output takes no more bytes. */
 static bool source_print(struct cp *cp, const char *word, char *buffer)
 {
 	int fd = source_open(word);
