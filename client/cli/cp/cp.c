@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem cp: the command line, the start and the end of the threads. */
 #include "client/cli/cp/cp.h"
+#include "client/cli/cp/print.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -298,7 +299,7 @@ static int cp_run(struct cli_args *args)
 		return CLI_USAGE;
 	if (cp_prints_to(args->argv[args->argc - 1]))
 		return cp_is_printable(&cp)
-			   ? cp_print(&cp, args->argv, args->argc - 1)
+			   ? cp_print(args->argv, args->argc - 1)
 			   : cli_usage(args->command, "standard output is no copy: it takes none "
 						      "of -a, -c, -n, -r, -v, -V and --json");
 	cp.options.threads = threads ? (unsigned)threads : threads_default();

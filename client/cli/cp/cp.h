@@ -155,11 +155,6 @@ bool cp_stopped(const struct cp *cp);
 /* Sets the exit status, unless an earlier failure has set it. */
 void cp_failed(struct cp *cp, int status);
 
-/* print.c. Whether a target means standard output. */
-bool cp_prints_to(const char *word);
-/* Writes the sources to standard output. Gives the exit status. */
-int cp_print(struct cp *cp, char **words, int count);
-
 /* cp_walk.c. Queues the files of a source, and makes the directories. to.name "": the directory
  * itself. */
 void cp_walk(struct cp *cp, const char *from, const struct cp_target *to);

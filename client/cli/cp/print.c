@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem cp SRC... -: writes files to standard output in this order, as cat(1) does. */
+#include "client/cli/cp/print.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/cli.h"
-#include "client/cli/cp/cp.h"
 
 /* Pipes take less at a time; a file of the mount gives one MiB for each request. */
 #define BUFFER_BYTES (4UL << 20)
@@ -70,31 +72,32 @@ static int source_open(const char *word)
 }
 
 /* False: standard output takes no more bytes. */
-static bool source_print(struct cp *cp, const char *word, char *buffer)
+static bool source_print(const char *word, char *buffer, int *status)
 {
 	int fd = source_open(word);
 	bool writing = false;
 	int64_t bytes = fd < 0 ? fd : source_write(fd, buffer, &writing);
 
-	if (writing) {
-		cli_error("standard output: %s", strerror((int)-bytes));
-		cp_failed(cp, (int)cli_status_of((int)-bytes));
-	} else if (bytes < 0) {
-		cp_failed(cp, cli_fail(word, (int)-bytes));
-	}
 	if (fd >= 0)
 		close(fd);
+	if (writing)
+		cli_error("standard output: %s", strerror((int)-bytes));
+	else if (bytes < 0)
+		cli_fail(word, (int)-bytes);
+	if (bytes < 0 && !*status)
+		*status = (int)cli_status_of((int)-bytes);
 	return !writing;
 }
 
-int cp_print(struct cp *cp, char **words, int count)
+int cp_print(char **words, int count)
 {
 	char *buffer = buffer_new(BUFFER_BYTES);
+	int status = CLI_OK;
 
 	if (!buffer)
 		return cli_fail("standard output", ENOMEM);
-	for (int i = 0; i < count && source_print(cp, words[i], buffer); i++)
+	for (int i = 0; i < count && source_print(words[i], buffer, &status); i++)
 		;
 	buffer_free(buffer, BUFFER_BYTES);
-	return cp->status;
+	return status;
 }
