@@ -495,6 +495,7 @@ class Failures(BroadcastCase):
         self.assertFalse(self.target(1).exists() or self.target(2).exists())
 
     def test_wrong_paths(self):
+        before = sorted([*os.listdir(self.folder / "disk"), "pipe"])
         self.failed(self.copy(source=self.folder / "none"), "rank 0", "No such file")
         self.failed(self.copy(source=self.folder / "host"), "contains no files")
         os.mkfifo(self.folder / "disk" / "pipe")
@@ -502,6 +503,11 @@ class Failures(BroadcastCase):
         results = in_ranks(lambda engine: gb.broadcast(self.source, f"{self.folder}/none{{rank}}/", engine=engine))
         self.failed(results, "rank 1", "not a directory")
         self.assertTrue(all(isinstance(one, ValueError) for one in self.copy(root=9)))
+        results = in_ranks(lambda engine: gb.broadcast(self.source, f"{self.folder}/disk/b{{rnk}}", engine=engine))
+        for one in results:
+            self.assertIsInstance(one, ValueError)
+            self.assertIn("{rnk} stands for no number, only {rank} and {local_rank}", str(one))
+        self.assertEqual(sorted(os.listdir(self.folder / "disk")), before)
 
 
 class Command(unittest.TestCase):

@@ -228,6 +228,8 @@ class Processed(VllmCase):
         self.save(self.model().state_dict())
         self.start(f"{self.processed}{{rank}}", rank=3)
         self.assertEqual(len(os.listdir(f"{self.processed}3")), 1)
+        with self.assertRaisesRegex(ValueError, "{rnk} stands for no number, only {rank}"):
+            self.start(f"{self.processed}{{rnk}}", rank=3)
 
     def test_damaged_file_is_made_anew(self):
         self.save(self.model().state_dict())

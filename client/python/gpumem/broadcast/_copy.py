@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional, Union
 
+from .. import _placeholders
 from . import _files, _folders, _pieces
 from ._agree import agree
 from ._engine import Engine, open_engine
@@ -34,8 +35,8 @@ class Report(NamedTuple):
 
 
 def own_path(path: Path, engine: Engine) -> str:
-    """The path with {rank} and {local_rank} replaced by this rank's numbers."""
-    return os.fsdecode(path).replace("{rank}", str(engine.rank)).replace("{local_rank}", str(engine.local_rank))
+    """The path with {rank} and {local_rank} replaced by this rank's numbers. ValueError: other names in braces."""
+    return _placeholders.fill(os.fsdecode(path), rank=engine.rank, local_rank=engine.local_rank)
 
 
 def _writers(places: Sequence[Any], root: int) -> list[int]:

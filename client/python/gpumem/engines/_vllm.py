@@ -13,6 +13,7 @@ import torch
 import vllm
 from vllm.model_executor.model_loader import BaseModelLoader, register_model_loader
 
+from .. import _placeholders
 from ..torch._errors import SafetensorError
 from . import _processed, _weights
 from ._state import State
@@ -86,7 +87,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         if self._options.processed is None:
             model = super().load_model(vllm_config, model_config, prefix)
             return model
-        folder = self._options.processed.replace("{rank}", str(vllm_config.parallel_config.rank))
+        folder = _placeholders.fill(self._options.processed, rank=vllm_config.parallel_config.rank)
         configuration = _configuration(vllm_config, model_config, prefix, _device(vllm_config))
         path = os.path.join(folder, _processed.key_of(configuration, _directory(model_config)) + ".safetensors")
         if os.path.exists(path):
