@@ -15,6 +15,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -39,18 +40,29 @@
 #define END_GRACE_MS 500
 #define KICK_MS	     10
 
+/* The kernel may answer stat(2) of a dead mount out of its cache, but not statfs(2). */
+static int mountpoint_look(const char *mountpoint, struct stat *st)
+{
+	struct statfs fs;
+
+	return stat(mountpoint, st) < 0 || statfs(mountpoint, &fs) < 0 ? -errno : 0;
+}
+
 int session_check(const char *mountpoint)
 {
 	struct stat st;
+	int error = mountpoint_look(mountpoint, &st);
 
-	if (stat(mountpoint, &st)) {
-		int error = errno;
-
+	if (error == -ENOTCONN) {
+		log_error("%s: the daemon of the mount here has ended, and its files are lost: "
+			  "umount %s, then mount again",
+			  mountpoint, mountpoint);
+		return error;
+	}
+	if (error) {
 		log_error("%s: %s", mountpoint,
-			  error == ENOTCONN ? "a mount whose daemon is gone (umount it first)"
-			  : error == ENOENT ? "no such directory"
-					    : strerror(error));
-		return -error;
+			  error == -ENOENT ? "no such directory" : strerror(-error));
+		return error;
 	}
 	if (!S_ISDIR(st.st_mode)) {
 		log_error("%s: not a directory", mountpoint);
