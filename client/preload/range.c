@@ -8,9 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Files that wait for slots_refuse: more are refused at once. */
+#define REFUSED_MAX 16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
 static struct range *ranges;
-static atomic_uint count; /* changed under the mapping lock */
+static atomic_uint count; /* also read without the lock */
 static unsigned room;
+static struct mapping *ended;
+static struct slot_identity refused[REFUSED_MAX];
+static unsigned n_refused;
 
 unsigned range_count(void)
 {
@@ -42,14 +49,6 @@ int range_reserve(unsigned n)
 	room = wanted;
 	return 0;
 }
-
-/* Files that wait for slots_refuse: more are refused at once. */
-#define REFUSED_MAX 16
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
-static struct mapping *ended;
-static struct slot_identity refused[REFUSED_MAX];
-static unsigned n_refused;
 
 void ranges_lock(void)
 {

@@ -235,9 +235,7 @@ bool share_hears_recalls(const struct share *share, const struct share_connectio
 uint32_t share_notice_number(struct share *share);
 /* Sends GPUMEM_NOTICE_RECALL to the process of a connection. Whether to wait for an answer, or
  * for the end of the process. A process that does not take the notice loses the connection, which
- * tells the process that it missed recalls, and then nothing tells the daemon when it has read
- * that.
- */
+ * tells the process that it missed recalls; the daemon does not learn when it has read that. */
 bool share_tell_process(struct share *share, const struct share_connection *connection,
 			uint32_t number, const struct gpumem_msg_notice *notice);
 /* The listeners that have not answered a recall do not hear recalls any more, until they answer. */

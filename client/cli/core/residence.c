@@ -9,7 +9,9 @@
 #include "client/cli/core/facts.h"
 #include "common/cleanup.h"
 
-void residence_parse(const char *text, struct residence *residence)
+/* The value of the attribute, such as "gpu0:4096 host:8192 disk:0", or a place alone. Parts of
+ * another form are left out. */
+static void residence_parse(const char *text, struct residence *residence)
 {
 	*residence = (struct residence){0};
 	while (*text && residence->count < RESIDENCE_PLACES) {

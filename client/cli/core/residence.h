@@ -20,9 +20,6 @@ struct residence {
 	} places[RESIDENCE_PLACES];
 };
 
-/* Parses the value of the attribute, such as "gpu0:4096 host:8192 disk:0", or a place alone. Parts
- * of another form are left out. */
-void residence_parse(const char *text, struct residence *residence);
 /* The residence of a path; no place if the path has no such attribute. */
 void residence_read(const char *path, struct residence *residence);
 /* All places with bytes: "gpu0", "host", "gpu0+host"; the first place for a file without bytes. */

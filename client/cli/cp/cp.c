@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* gpumem cp: the command line, the start and the end of the threads. */
 #include "client/cli/cp/cp.h"
-#include "client/cli/cp/print.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -14,6 +13,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/output.h"
+#include "client/cli/cp/print.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/descriptors.h"

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,10 +35,9 @@ static int bytes_write(const char *from, size_t bytes)
 	return 0;
 }
 
-/* The bytes of the source, or -errno; *writing tells which side failed. */
-static int64_t source_write(int fd, char *buffer, bool *writing)
+/* 0 or -errno; *writing tells which side failed. */
+static int source_write(int fd, char *buffer, bool *writing)
 {
-	int64_t all = 0;
 	ssize_t n;
 
 	*writing = false;
@@ -52,9 +50,8 @@ static int64_t source_write(int fd, char *buffer, bool *writing)
 			*writing = true;
 			return error;
 		}
-		all += n < 0 ? 0 : n;
 	}
-	return all;
+	return 0;
 }
 
 static int source_open(const char *word)
@@ -76,16 +73,16 @@ static bool source_print(const char *word, char *buffer, int *status)
 {
 	int fd = source_open(word);
 	bool writing = false;
-	int64_t bytes = fd < 0 ? fd : source_write(fd, buffer, &writing);
+	int error = fd < 0 ? fd : source_write(fd, buffer, &writing);
 
 	if (fd >= 0)
 		close(fd);
 	if (writing)
-		cli_error("standard output: %s", strerror((int)-bytes));
-	else if (bytes < 0)
-		cli_fail(word, (int)-bytes);
-	if (bytes < 0 && !*status)
-		*status = (int)cli_status_of((int)-bytes);
+		cli_error("standard output: %s", strerror(-error));
+	else if (error)
+		cli_fail(word, -error);
+	if (error && !*status)
+		*status = (int)cli_status_of(-error);
 	return !writing;
 }
 
