@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Shared by mount tests in Python: paths, checks, the Python module, and the end of a test."""
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -52,6 +53,20 @@ def daemon_of(mount):
     """The process of the daemon that serves the mount."""
     params = (Path(mount) / ".gpumem" / "params").read_text().splitlines()
     return int(next(line for line in params if line.startswith("daemon ")).split()[3])
+
+
+@contextlib.contextmanager
+def counter_of_waiting(mount):
+    """The kernel's file with the number of requests to the mount that have no answer; None: not here."""
+    folder = WORK / "connections"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "fusectl", "none", folder], check=False).returncode:
+        yield None
+        return
+    try:
+        yield folder / str(os.minor(os.stat(mount).st_dev)) / "waiting"
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def leases(path):
