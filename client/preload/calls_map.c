@@ -6,7 +6,7 @@
 
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
-#include "client/preload/fill.h"
+#include "client/preload/core/fill.h"
 #include "client/preload/mapping.h"
 
 static void addresses_change(void *at, size_t bytes)

@@ -13,10 +13,10 @@
 #include "client/lib/file.h"
 #include "client/preload/copy/source.h"
 #include "client/preload/core/file_stats.h"
+#include "client/preload/core/fill.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 #include "client/preload/exchange.h"
-#include "client/preload/fill.h"
 #include "client/preload/recall.h"
 #include "common/cleanup.h"
 

@@ -8,7 +8,7 @@
 #include "client/lib/gpumem.h"
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
-#include "client/preload/fill.h"
+#include "client/preload/core/fill.h"
 #include "client/preload/mapping.h"
 #include "client/preload/recall.h"
 #include "client/preload/slot.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/preload/fill.h"
+#include "client/preload/core/fill.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,8 +6,8 @@
  * The kernel would fill them in the program's own thread, a window of its readahead at a time: that
  * takes 1.4 times as long as from system memory, and by threads of the same process, while the
  * program reads the first pages, 0.85 times (H100, 4 GiB). More than four threads are no faster. */
-#ifndef CLIENT_PRELOAD_FILL_H
-#define CLIENT_PRELOAD_FILL_H
+#ifndef CLIENT_PRELOAD_CORE_FILL_H
+#define CLIENT_PRELOAD_CORE_FILL_H
 
 #include <stddef.h>
 
