@@ -18,6 +18,7 @@
 #include "client/preload/copy/pages.h"
 #include "client/preload/core/access.h"
 #include "client/preload/core/file_stats.h"
+#include "client/preload/core/fill.h"
 #include "client/preload/core/own.h"
 #include "common/cleanup.h"
 
@@ -242,6 +243,9 @@ static gpumem *source_lease(struct source *source, size_t bytes, enum stats_left
 {
 	scoped_lock(&source->lock);
 	if (!source->file && !source->refused && bytes >= SOURCE_USE) {
+		/* The pages are not needed, and an open(2) of the file, as for a lease, waits for
+		 * those that are being filled: 1.6 s for 2.7 GiB. */
+		fill_stop(source->start, source->bytes);
 		source->file = lease_new(source, &source->why);
 		source->refused = !source->file;
 	}

@@ -143,12 +143,17 @@ void fill_undo(char *address, size_t bytes)
 
 void fill_end(const void *address, size_t bytes)
 {
-	const char *start = address;
-
 	/* A handler of a signal must not wait for the thread that it interrupted. */
 	if (!atomic_load_explicit(&any, memory_order_relaxed) || own_inside || !own_process())
 		return;
 	INSIDE();
+	fill_stop(address, bytes);
+}
+
+void fill_stop(const void *address, size_t bytes)
+{
+	const char *start = address;
+
 	scoped_lock(&lock);
 	for (struct fill *fill = fills; fill; fill = fill->next)
 		if (fill->start < start + bytes && start < fill->start + fill->bytes)
