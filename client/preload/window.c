@@ -113,18 +113,24 @@ static void window_grow(struct slot *slot)
 	}
 }
 
+bool window_look(struct slot *slot, int fd)
+{
+	enum stats_left why;
+
+	if (slot->kind == ACCESS_NONE && !slot->refused) {
+		slot->kind = access_kind(fd, &why);
+		if (slot->kind == ACCESS_NONE)
+			window_refuse(slot, why);
+	}
+	return !slot->refused;
+}
+
 void window_follow(struct slot *slot, int fd, uint64_t end)
 {
 	if (slot->file && end <= slot->bytes && end <= atomic_load(&slot->size))
 		return;
-	if (slot->kind == ACCESS_NONE) {
-		enum stats_left why;
-		slot->kind = access_kind(fd, &why);
-		if (slot->kind == ACCESS_NONE) {
-			window_refuse(slot, why);
-			return;
-		}
-	}
+	if (!window_look(slot, fd))
+		return;
 	bool stages = slot->kind == ACCESS_GPU && !stage_was_tried();
 	uint64_t used = atomic_load(&slot->used);
 

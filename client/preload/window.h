@@ -30,6 +30,9 @@ void window_start(void);
 /* The use of a file from which window_follow must be called. */
 uint64_t window_use_first(void);
 
+/* Finds the kind of the file's mount, unless that is known. False: the file gets no window. */
+bool window_look(struct slot *slot, int fd);
+
 /* Opens a window, or extends the window after the kernel moved bytes up to end. */
 void window_follow(struct slot *slot, int fd, uint64_t end);
 void window_close(struct slot *slot);
