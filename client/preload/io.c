@@ -15,6 +15,7 @@
 #include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
+#include "client/preload/readers.h"
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
 #include "common/clock.h"
@@ -22,6 +23,9 @@
 /* Reads up to this size use streaming loads (0.9 GB/s): a request to the daemon with a copy by the
  * GPU takes 12 us and more. */
 #define BAR_READ_MAX (8 << 10)
+
+/* The kernel's requests are at most so large. */
+#define REQUEST_MAX (1 << 20)
 
 /* From this size on a system call is faster than stores that fault. */
 #define SYSTEM_CALL_MIN (64 << 10)
@@ -222,58 +226,86 @@ static ssize_t call_by_kernel(const struct io_call *call, off_t offset)
 	return real.pwritev64(call->fd, call->parts, call->n_parts, offset);
 }
 
-static bool file_reaches(int fd, uint64_t end)
+/* The bytes of the call that the file has. */
+static size_t file_bytes(int fd, off_t offset, size_t bytes)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && end <= (uint64_t)st.st_size;
+	if (fstat(fd, &st) < 0 || offset >= st.st_size)
+		return 0;
+	return bytes < (size_t)(st.st_size - offset) ? bytes : (size_t)(st.st_size - offset);
 }
 
-/* Staged calls are system calls on the file: the daemon checks rights and keeps size and times. */
-static bool slot_may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
-			   size_t bytes)
+/* The kernel sends all requests of such a read at once (fs/ops/open.c). */
+static bool kernel_reads_at_once(int mode, size_t bytes)
+{
+	return mode & O_DIRECT && (mode & O_ACCMODE) == O_RDONLY && bytes > REQUEST_MAX;
+}
+
+/* How many bytes of the call may be moved by system calls on the file, for which the daemon checks
+ * rights and keeps size and times. 0: none. */
+static size_t slot_may_stage(const struct slot *slot, const struct io_call *call, off_t offset,
+			     size_t bytes)
 {
 	bool can = bytes >= STAGE_CALL_MIN && slot->kind == ACCESS_GPU && !slot->refused &&
-		   stage_is_for(slot);
+		   (stage_is_for(slot) || readers_are_for(call, bytes));
 	int mode = can ? fcntl(call->fd, F_GETFL) : -1;
 	uint64_t end;
 
 	if (mode < 0 || mode & O_PATH || offset < 0 ||
 	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
-		return false;
-	if (call->direction == IO_READ)
-		return (mode & O_ACCMODE) != O_WRONLY && file_reaches(call->fd, end);
-	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && end_within_limit(end);
+		return 0;
+	if (call->direction == IO_WRITE)
+		return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && end_within_limit(end)
+			   ? bytes
+			   : 0;
+	if ((mode & O_ACCMODE) == O_WRONLY || kernel_reads_at_once(mode, bytes))
+		return 0;
+	return file_bytes(call->fd, offset, bytes);
 }
 
-static bool call_stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+/* A descriptor that refers to another file meanwhile has given the threads that one's bytes. */
+static bool call_move(const struct slot *slot, const struct io_call *call, off_t offset,
+		      size_t bytes)
 {
-	if (!slot_may_stage(slot, call, offset, bytes) || !stage_move(call, offset, bytes))
-		return false;
+	if (readers_are_for(call, bytes))
+		return readers_move(call, offset, bytes) && slot_is_of(slot, call->fd);
+	return bytes >= STAGE_CALL_MIN && stage_is_for(slot) && stage_move(call, offset, bytes);
+}
+
+/* The number of bytes moved; 0: none. */
+static size_t call_stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
+{
+	size_t some = slot_may_stage(slot, call, offset, bytes);
+
+	if (some == 0 || !call_move(slot, call, offset, some))
+		return 0;
 	atomic_store(&slot->accessed, call->direction == IO_READ ? tick_now() : 0);
 	if (call->direction == IO_WRITE)
 		atomic_store(&slot->written, tick_now());
 	if (call->direction == IO_WRITE && slot->file)
-		value_raise(&slot->size, (uint64_t)offset + bytes);
-	call_count(call, bytes);
-	return true;
+		value_raise(&slot->size, (uint64_t)offset + some);
+	call_count(call, some);
+	return some;
 }
 
-static bool call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
-			enum stats_left *why)
+/* As above. */
+static size_t call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
+			  enum stats_left *why)
 {
-	return call_stage(slot, call, offset, bytes) ||
-	       (slot->file && slot_may_serve(slot, call, offset, bytes, why) &&
-		window_move(slot, call, offset, bytes));
+	size_t some = call_stage(slot, call, offset, bytes);
+
+	if (some == 0 && slot->file && slot_may_serve(slot, call, offset, bytes, why) &&
+	    window_move(slot, call, offset, bytes))
+		some = bytes;
+	return some;
 }
 
 static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t bytes,
 			   ssize_t *answer, enum stats_left *why)
 {
-	if (!call_direct(slot, call, call->offset, bytes, why))
-		return false;
-	*answer = (ssize_t)bytes;
-	return true;
+	*answer = (ssize_t)call_direct(slot, call, call->offset, bytes, why);
+	return *answer > 0;
 }
 
 /* Moves the position first, in one step, so that no other user of the descriptor, in this process
@@ -290,17 +322,17 @@ static bool call_at_position(struct slot *slot, const struct io_call *call, size
 	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
 	if (offset < 0)
 		return false;
-	if (call_direct(slot, call, offset, bytes, why)) {
-		*answer = (ssize_t)bytes;
-		return true;
-	}
-	*answer = call_by_kernel(call, offset);
+	*answer = (ssize_t)call_direct(slot, call, offset, bytes, why);
+	bool direct = *answer > 0;
+	if (!direct)
+		*answer = call_by_kernel(call, offset);
 	int error = errno;
-	if (*answer > 0)
+	if (!direct && *answer > 0)
 		call_count_file(call, (uint64_t)*answer);
 	if (*answer < (ssize_t)bytes)
 		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
-	stats_leave(*why);
+	if (!direct)
+		stats_leave(*why);
 	errno = error;
 	return true;
 }
@@ -309,7 +341,7 @@ static bool call_serve(struct slot *slot, const struct io_call *call, size_t byt
 {
 	enum stats_left why = slot->refused ? slot->why : LEFT_WARMING;
 
-	if ((slot->file || stage_is_for(slot)) &&
+	if ((slot->file || stage_is_for(slot) || readers_are_for(call, bytes)) &&
 	    (call->offset == IO_AT_POSITION ? call_at_position(slot, call, bytes, answer, &why)
 					    : call_at_offset(slot, call, bytes, answer, &why)))
 		return true;
@@ -325,6 +357,8 @@ bool io_direct(const struct io_call *call, ssize_t *answer)
 
 	if (bytes == 0)
 		return false;
+	if (readers_are_for(call, bytes))
+		slot_look(slot, call->fd);
 	INSIDE();
 	if (!slot_enter(slot, call->fd)) {
 		stats_leave(LEFT_BUSY);
@@ -337,6 +371,14 @@ bool io_direct(const struct io_call *call, ssize_t *answer)
 	if (!served || *answer >= 0)
 		errno = error;
 	return served;
+}
+
+/* Such calls justify no window, which would not serve them, and staging memory is there or cannot
+ * be. */
+static bool call_is_beyond_window(const struct slot *slot, const struct io_call *call, size_t bytes)
+{
+	return call->direction == IO_READ && bytes > BAR_READ_MAX && slot->kind == ACCESS_GPU &&
+	       stage_was_tried();
 }
 
 void io_was_left(const struct io_call *call, ssize_t answer)
@@ -352,6 +394,7 @@ void io_was_left(const struct io_call *call, ssize_t answer)
 	atomic_store(call->direction == IO_READ ? &slot->accessed : &slot->written, tick_now());
 	if (call->direction == IO_WRITE)
 		atomic_store(&slot->accessed, 0);
-	slot_used(slot, call->fd, (uint64_t)answer, end > 0 ? (uint64_t)end : 0);
+	if (!call_is_beyond_window(slot, call, (size_t)answer))
+		slot_used(slot, call->fd, (uint64_t)answer, end > 0 ? (uint64_t)end : 0);
 	errno = error;
 }

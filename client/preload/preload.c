@@ -10,6 +10,7 @@
 #include "client/preload/core/calls.h"
 #include "client/preload/core/fill.h"
 #include "client/preload/mapping.h"
+#include "client/preload/readers.h"
 #include "client/preload/recall.h"
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
@@ -78,6 +79,7 @@ __attribute__((constructor)) static void process_start(void)
 	mapping_start();
 	source_start();
 	window_start();
+	readers_start();
 	stats_start();
 	gpumem_close(NULL);
 	pthread_atfork(process_before_fork, process_in_parent, process_in_child);

@@ -143,13 +143,18 @@ static void fd_forget(int fd, const struct slot *slot)
 		atomic_fetch_sub(&slots[slot - slots].descriptors, 1);
 }
 
-bool slot_enter(struct slot *slot, int fd)
+bool slot_is_of(const struct slot *slot, int fd)
 {
 	struct slot_identity identity;
 
+	return identity_get(fd, &identity) && slot_same(&identity, &slot->identity);
+}
+
+bool slot_enter(struct slot *slot, int fd)
+{
 	if (pthread_rwlock_tryrdlock(&slot->lock) != 0)
 		return false;
-	if (identity_get(fd, &identity) && slot_same(&identity, &slot->identity))
+	if (slot_is_of(slot, fd))
 		return true;
 	pthread_rwlock_unlock(&slot->lock);
 	fd_forget(fd, slot);
@@ -161,11 +166,24 @@ void slot_leave(struct slot *slot)
 	pthread_rwlock_unlock(&slot->lock);
 }
 
+void slot_look(struct slot *slot, int fd)
+{
+	if (slot->kind != ACCESS_NONE || atomic_load(&slot->wanted) == UINT64_MAX)
+		return;
+	int error = errno;
+	INSIDE();
+	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
+		return;
+	if (slot_is_of(slot, fd))
+		window_look(slot, fd);
+	pthread_rwlock_unlock(&slot->lock);
+	errno = error;
+}
+
 void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 {
 	uint64_t weight = bytes < WINDOW_CALL_WEIGHT ? WINDOW_CALL_WEIGHT : bytes;
 	uint64_t used = atomic_fetch_add(&slot->used, weight) + weight;
-	struct slot_identity identity;
 	int error = errno;
 
 	if (used < atomic_load(&slot->wanted) || end <= atomic_load(&slot->reach))
@@ -173,7 +191,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	INSIDE();
 	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
 		return;
-	if (identity_get(fd, &identity) && slot_same(&identity, &slot->identity) && !slot->refused)
+	if (slot_is_of(slot, fd) && !slot->refused)
 		window_follow(slot, fd, end);
 	pthread_rwlock_unlock(&slot->lock);
 	errno = error;

@@ -26,11 +26,11 @@ struct slot {
 	char *base;
 	size_t bytes; /* mapped, from offset 0 */
 	bool writable;
-	enum access_kind kind; /* ACCESS_NONE: not known yet */
-	bool refused;	       /* the file never gets a window, for the reason in why */
+	bool refused; /* the file never gets a window, for the reason in why */
 	enum stats_left why;
 	/* Without a lock. */
-	atomic_uint descriptors;   /* known descriptors of the file */
+	_Atomic enum access_kind kind; /* ACCESS_NONE: not known yet */
+	atomic_uint descriptors;       /* known descriptors of the file */
 	atomic_uint_fast64_t size; /* lower bound of the file's size: a leased file cannot shrink */
 	atomic_uint_fast64_t reach;   /* kernel calls below this offset need no other window */
 	atomic_uint_fast64_t used;    /* bytes that the kernel moved; small calls count for more */
@@ -47,6 +47,11 @@ struct slot *slot_of(int fd);
  * held. */
 bool slot_enter(struct slot *slot, int fd);
 void slot_leave(struct slot *slot);
+/* Under that lock: whether the descriptor refers to the slot's file. */
+bool slot_is_of(const struct slot *slot, int fd);
+
+/* Finds the kind of the slot's mount ahead of a large call, which is worth that. */
+void slot_look(struct slot *slot, int fd);
 
 /* Counts bytes that the kernel moved, up to the offset end, and opens or extends the window if the
  * use justifies the cost. */
