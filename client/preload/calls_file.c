@@ -124,8 +124,10 @@ CALL("fopen64", FILE *, call_fopen, const char *path, const char *mode)
 
 	for (int tries = TRIES; !file && file_gave_way(AT_FDCWD, path, 0) && tries; tries--)
 		file = real.fopen64(path, mode);
-	if (file)
+	if (file && !own_inside) {
+		slot_opened(fileno(file));
 		file_stats_open(fileno(file));
+	}
 	return file;
 }
 CALL_ALSO("fopen", "fopen64")

@@ -35,6 +35,10 @@
 	X(int, __openat64_2, (int, const char *, int))                                             \
 	X(int, creat64, (const char *, mode_t))                                                    \
 	X(FILE *, fopen64, (const char *, const char *))                                           \
+	X(size_t, fread, (void *, size_t, size_t, FILE *))                                         \
+	X(size_t, fread_unlocked, (void *, size_t, size_t, FILE *))                                \
+	X(size_t, __fread_chk, (void *, size_t, size_t, size_t, FILE *))                           \
+	X(size_t, __fread_unlocked_chk, (void *, size_t, size_t, size_t, FILE *))                  \
 	X(void *, memcpy, (void *, const void *, size_t))                                          \
 	X(void *, memmove, (void *, const void *, size_t))                                         \
 	X(int, close, (int))                                                                       \
