@@ -7,9 +7,9 @@ Each load is in a fresh process that has used the GPU before. The interpreter is
 import os
 import sys
 
-from harness import MIB, median
+from harness import MIB, median, rounds
 
-ROUNDS = 5
+ROUNDS = rounds(5)
 PYTHON = os.environ.get("GPUMEM_PYTHON") or sys.executable
 # Of the time from tmpfs.
 BARS = {"gpu0": 1.1, "gpumem run": 0.5}

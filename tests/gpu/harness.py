@@ -292,6 +292,11 @@ class Machine:
         return True
 
 
+def rounds(usual):
+    """How often a comparison by turns is repeated."""
+    return int(os.environ.get("GPUMEM_GPU_ROUNDS") or usual)
+
+
 def median(numbers):
     return sorted(numbers)[len(numbers) // 2]
 
