@@ -57,8 +57,8 @@ update_weights_from_ipc(zmq.Context(), sys.stdin.readline().strip(), 0, run=copy
 print("loaded", flush=True)
 print(len(tensors), sum(int(t.contiguous().view(torch.int16).sum(dtype=torch.int64)) for t in tensors.values()), flush=True)
 """
-# The server reads the file into pinned memory, and sends it through a buffer of the GPU to the engine's process, which
-# has used the GPU before.
+# The server reads the file into pinned memory (by default it pins a file of /dev/shm in place, and removes the file), and
+# sends it through a buffer of the GPU to the engine's process, which has used the GPU before.
 CHECKPOINT_ENGINE = BEGIN + f"""
 ENGINE = {ENGINE!r}
 """ + r"""
@@ -69,7 +69,7 @@ engine = subprocess.Popen([sys.executable, "-c", ENGINE], text=True, stdin=subpr
 assert engine.stdout.readline() == "ready\n"
 server = ParameterServer(auto_pg=True)
 def load():
-    server.register_checkpoint("model", files=[path])
+    server.register_checkpoint("model", files=[path], use_inplace_pin_memory=False)
     server.gather_metas("model")
     server.update("model", lambda sockets: print(sockets[0][1], file=engine.stdin, flush=True))
     assert engine.stdout.readline() == "loaded\n"

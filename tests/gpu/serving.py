@@ -18,7 +18,7 @@ from harness import MIB, Failure, median, rounds
 from loading import Loading, numbers
 from running import MAKE
 
-ROUNDS = rounds(3)
+ROUNDS = rounds(2)  # a start takes half a minute
 PATIENCE = 120  # for a start: the first one compiles kernels
 TOLERATED = 64 * MIB  # of the GPU's memory, between two readings of nvidia-smi
 
