@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "client/cli/cp/cp.h"
@@ -20,6 +21,11 @@ static bool is_ours(const char *name)
 static bool is_other(const char *name)
 {
 	return strncmp(name, OURS, strlen(OURS)) != 0 && strcmp(name, CP_PARTIAL_NOTE) != 0;
+}
+
+bool cp_is_on_mount(int fd)
+{
+	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
 }
 
 void cp_xattrs(int from, int to, enum cp_xattrs which)

@@ -227,6 +227,12 @@ static void sources_walk(struct cp *cp, char **words, int count)
 		source_walk_into(cp, words, i, target, dir);
 }
 
+/* Any other cp would have done. */
+static void note_foreign(void)
+{
+	cli_error("copied, but neither side is on a mount of gpumemfs");
+}
+
 static int files_copy(struct cp *cp, char **words, int count)
 {
 	int error = signals_catch();
@@ -249,6 +255,8 @@ static int files_copy(struct cp *cp, char **words, int count)
 		report_write(cp);
 	if (atomic_load(&cp_signal))
 		signal_raise(cp);
+	if (atomic_load(&cp->files_done) && !atomic_load(&cp->uses_mount))
+		note_foreign();
 	return cp->status;
 }
 
@@ -268,6 +276,19 @@ static bool cp_is_printable(const struct cp *cp)
 
 	return !(options->recursive || options->archive || options->resume || options->no_clobber ||
 		 options->verbose || options->verify || options->json);
+}
+
+static int print_run(const struct cp *cp, const struct cli_args *args)
+{
+	bool uses_mount;
+
+	if (!cp_is_printable(cp))
+		return cli_usage(args->command, "standard output is no copy: it takes none of -a, "
+						"-c, -n, -r, -v, -V and --json");
+	int status = cp_print(args->argv, args->argc - 1, &uses_mount);
+	if (!status && !uses_mount)
+		note_foreign();
+	return status;
 }
 
 static int cp_run(struct cli_args *args)
@@ -298,10 +319,7 @@ static int cp_run(struct cli_args *args)
 	if (code < 0)
 		return CLI_USAGE;
 	if (cp_prints_to(args->argv[args->argc - 1]))
-		return cp_is_printable(&cp)
-			   ? cp_print(args->argv, args->argc - 1)
-			   : cli_usage(args->command, "standard output is no copy: it takes none "
-						      "of -a, -c, -n, -r, -v, -V and --json");
+		return print_run(&cp, args);
 	cp.options.threads = threads ? (unsigned)threads : threads_default();
 	/* Each directory of the command line stays open. */
 	descriptors_raise();

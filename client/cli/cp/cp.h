@@ -132,6 +132,7 @@ struct cp {
 	pthread_t threads[CP_THREADS_MAX];
 	unsigned n_threads, running; /* threads started; threads not ended */
 	bool walked;		     /* the queue will get no more files */
+	atomic_bool uses_mount;	     /* a copied file is, or was, on a mount of gpumemfs */
 	mode_t umask;
 	struct cp_dir *dirs; /* the last directory first */
 	size_t n_held;
@@ -191,6 +192,9 @@ bool cp_link_later(struct cp *cp, const struct stat *st, const char *from,
 void cp_links_make(struct cp *cp);
 
 /* cp_attributes.c */
+/* Whether the open file is on a mount of gpumemfs. */
+bool cp_is_on_mount(int fd);
+
 enum cp_xattrs { CP_XATTRS_OURS, CP_XATTRS_OTHERS };
 /* Copies extended attributes, those of user.gpumem. or the others, as far as the target supports
  * them. The page size must be set before the file has memory, so user.gpumem. comes first. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "client/cli/core/output.h"
@@ -143,12 +142,6 @@ static int target_open(const struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
-/* Whether the open file is on a mount of gpumemfs. */
-static bool fd_is_on_mount(int fd)
-{
-	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
-}
-
 /* Sets the size first: a GPU's memory is then allocated in few and large pieces, writes to
  * different places do not wait for each other, and a lack of room is known before the first byte.
  */
@@ -157,7 +150,7 @@ static int target_set_size(struct cp_file *file)
 	/* A single write is one piece anyway. */
 	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
 		return 0;
-	if (!file->sparse && file->method == CP_RANGES && fd_is_on_mount(file->out)) {
+	if (!file->sparse && file->method == CP_RANGES && cp_is_on_mount(file->out)) {
 		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
 			return 0;
 		if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
@@ -173,7 +166,7 @@ static enum cp_step part_choose_step(const struct cp *cp, const struct cp_file *
 	if (file->method != CP_RANGES || file->sparse || cp->options.verify ||
 	    file->size < CP_STAGED_FILE_MIN || atomic_load(&cp->bytes_all) < CP_STAGED_ALL_MIN)
 		return CP_BUFFER;
-	if (fd_is_on_mount(file->out) == file->from_mount)
+	if (cp_is_on_mount(file->out) == file->from_mount)
 		return CP_BUFFER;
 	return file->from_mount ? CP_STAGED_OUT : CP_STAGED_IN;
 }
@@ -223,7 +216,10 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 		return;
 	}
 	error = target_open(cp, file);
-	file->from_mount = !error && file->method == CP_RANGES && fd_is_on_mount(file->in);
+	file->from_mount = !error && file->method == CP_RANGES && cp_is_on_mount(file->in);
+	if (!error && !atomic_load(&cp->uses_mount))
+		atomic_store(&cp->uses_mount,
+			     cp_is_on_mount(file->in) || cp_is_on_mount(file->out));
 	if (!error)
 		error = file_set_parts(cp, file);
 	if (!error && cp->options.archive)
@@ -321,7 +317,7 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 static int error_report_full(const struct cp_file *file, const char *where)
 {
 	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
-	bool ours = file->out >= 0 && fd_is_on_mount(file->out);
+	bool ours = file->out >= 0 && cp_is_on_mount(file->out);
 	struct statvfs fs;
 
 	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)

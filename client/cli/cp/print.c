@@ -11,6 +11,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/cli.h"
+#include "client/cli/cp/cp.h"
 
 /* Pipes take less at a time; a file of the mount gives one MiB for each request. */
 #define BUFFER_BYTES (4UL << 20)
@@ -69,11 +70,13 @@ static int source_open(const char *word)
 }
 
 /* False: standard output takes no more bytes. */
-static bool source_print(const char *word, char *buffer, int *status)
+static bool source_print(const char *word, char *buffer, int *status, bool *uses_mount)
 {
 	int fd = source_open(word);
 	bool writing = false;
 	int error = fd < 0 ? fd : source_write(fd, buffer, &writing);
+
+	*uses_mount = *uses_mount || error || cp_is_on_mount(fd);
 
 	if (fd >= 0)
 		close(fd);
@@ -86,14 +89,15 @@ static bool source_print(const char *word, char *buffer, int *status)
 	return !writing;
 }
 
-int cp_print(char **words, int count)
+int cp_print(char **words, int count, bool *uses_mount)
 {
 	char *buffer = buffer_new(BUFFER_BYTES);
 	int status = CLI_OK;
 
+	*uses_mount = cp_is_on_mount(STDOUT_FILENO);
 	if (!buffer)
 		return cli_fail("standard output", ENOMEM);
-	for (int i = 0; i < count && source_print(words[i], buffer, &status); i++)
+	for (int i = 0; i < count && source_print(words[i], buffer, &status, uses_mount); i++)
 		;
 	buffer_free(buffer, BUFFER_BYTES);
 	return status;

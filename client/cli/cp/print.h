@@ -7,7 +7,8 @@
 
 /* Whether a target means standard output. */
 bool cp_prints_to(const char *word);
-/* Writes the sources to standard output. Gives the exit status. */
-int cp_print(char **words, int count);
+/* Writes the sources to standard output. Gives the exit status, and whether a source or standard
+ * output is on a mount. */
+int cp_print(char **words, int count, bool *uses_mount);
 
 #endif
