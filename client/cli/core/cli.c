@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "client/cli/core/output.h"
+#include "client/cli/core/quota.h"
 #include "common/clock.h"
 #include "common/closest.h"
 
@@ -90,9 +91,7 @@ const char *cli_words(int error)
 		return "no room is left: the GPU is full, or size= or reserve= of the mount allow "
 		       "no more";
 	case EDQUOT:
-		return "a quota of a directory above allows no more (gpumem get DIRECTORY), or "
-		       "the GPU is full, and the user's files have all of the spill that one user "
-		       "may have (user_spill= of the mount)";
+		return "a quota of a directory above, or a limit of one user, allows no more";
 	case EIO:
 		return "the device reported an error: gpumem status shows its health";
 	case CLI_REPLACED:
@@ -104,7 +103,9 @@ const char *cli_words(int error)
 
 int cli_fail(const char *path, int error)
 {
-	cli_error("%s: %s", path, cli_words(error));
+	char text[QUOTA_TEXT_MAX];
+
+	cli_error("%s: %s", path, error == EDQUOT ? quota_text(path, 0, text) : cli_words(error));
 	return cli_status_of(error);
 }
 

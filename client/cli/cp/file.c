@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/cli/core/output.h"
+#include "client/cli/core/quota.h"
 #include "client/cli/cp/cp.h"
 #include "client/core/beneath.h"
 
@@ -333,7 +334,7 @@ static int error_report_full(const struct cp_file *file, const char *where)
 static int error_report(const struct cp_file *file, int error)
 {
 	const char *where = file->where ? file->where : file->to.path;
-	char size[OUTPUT_TEXT_MAX];
+	char size[OUTPUT_TEXT_MAX], text[QUOTA_TEXT_MAX];
 
 	switch (error) {
 	case EINTR:
@@ -350,7 +351,7 @@ static int error_report(const struct cp_file *file, int error)
 	case ENOSPC:
 		return error_report_full(file, where);
 	case EDQUOT:
-		cli_error("%s: %s (needs %s)", where, cli_words(error),
+		cli_error("%s: %s (needs %s)", where, quota_text(where, file->size, text),
 			  output_size(file->size, size));
 		return CLI_FULL;
 	default:
