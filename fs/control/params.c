@@ -253,6 +253,28 @@ static int volume_evict(struct fs *fs, const struct volume *volume, const struct
 	return error;
 }
 
+/* A size that no GPU has is a mistake. GPUs may differ, and a limit for all is right for the
+ * largest. */
+static int sizes_check(const struct fs *fs, const struct params *params)
+{
+	uint64_t asked = 0, most = 0;
+
+	for (unsigned i = 0; i < fs->n_volumes; i++) {
+		const struct device *device = fs->volumes[i].device;
+		const struct params_limit *size = device ? &params->size[device->slot] : NULL;
+		if (!size || !size->changes || !size->amount.given || size->amount.percent)
+			continue;
+		asked = size->amount.value > asked ? size->amount.value : asked;
+		most = device->total > most ? device->total : most;
+	}
+	if (asked <= most)
+		return 0;
+	log_warn(".gpumem/params: size %" PRIu64 ": no GPU of these has so much; nothing was "
+		 "changed",
+		 asked);
+	return -ERANGE;
+}
+
 int control_params_set(struct fs *fs, const char *text, size_t bytes)
 {
 	struct params params = {0};
@@ -263,6 +285,8 @@ int control_params_set(struct fs *fs, const char *text, size_t bytes)
 			gpus[fs->volumes[i].device->slot] = fs->volumes[i].name;
 	int error = params_parse(text, bytes, gpus, &params);
 
+	if (!error)
+		error = sizes_check(fs, &params);
 	if (!error)
 		error = params_apply(fs, &params);
 	for (unsigned i = 0; !error && i < fs->n_volumes; i++)

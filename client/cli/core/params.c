@@ -155,6 +155,12 @@ static int params_write(const char *where, const char *lines)
 		cli_error("%s: no more files can leave: the rest is mapped by processes, or spill= "
 			  "is full",
 			  where);
+	if (fd >= 0 && errno == ERANGE) {
+		cli_error(
+		    "%s: size: no GPU of these has so much (none: no limit); nothing was changed",
+		    where);
+		return CLI_USAGE;
+	}
 		return CLI_FULL;
 	}
 	if (fd >= 0 && errno == EOPNOTSUPP) {
