@@ -59,9 +59,19 @@ static json_t *attributes_get(const char *path)
 	return values;
 }
 
-static int attributes_get_named(const struct cli_args *args, const char *path, json_t *values)
+static bool place_is_root(const struct place *place)
 {
+	return strcmp(place->inside, "/") == 0;
+}
+
+static int attributes_get_named(const struct cli_args *args, const struct place *place,
+				json_t *values)
+{
+	const char *path = place->path;
+
 	for (int i = 1; i < args->argc; i++) {
+		if (place_is_root(place) && params_get(place, args->argv[i], values) > 0)
+			continue;
 		const struct attribute *one = attribute_find(args->argv[i]);
 		AUTO_FREE char *text = NULL;
 
@@ -137,11 +147,14 @@ static int get_run(struct cli_args *args)
 		return status;
 	json_t *values = args->argc > 1 ? json_object() : attributes_get(place.path);
 
-	status = args->argc > 1 ? attributes_get_named(args, place.path, values) : CLI_OK;
+	if (args->argc > 1)
+		status = attributes_get_named(args, &place, values);
+	else if (place_is_root(&place))
+		params_get(&place, NULL, values);
 	if (status == CLI_OK && json)
 		status = output_json(get_json(values));
 	else if (status == CLI_OK)
-		get_write(values, args->argc == 2);
+		get_write(values, args->argc == 2 && json_object_size(values) == 1);
 	json_decref(values);
 	return status;
 }
@@ -190,7 +203,7 @@ static int set_failed(const struct place *place, const struct attribute *one, co
 			  one->name);
 	else
 		return cli_fail(path, error);
-	return (int)cli_status_of(error);
+	return error == EINVAL ? CLI_USAGE : (int)cli_status_of(error);
 }
 
 /* word is "name=value"; name=default removes the attribute. */
@@ -233,11 +246,13 @@ static int set_run(struct cli_args *args)
 
 	if (cli_option(args) < 0)
 		return CLI_USAGE;
+	if (strchr(args->argv[0], '=') && access(args->argv[0], F_OK) < 0)
+		return cli_usage(args->command, "%s: the path comes first", args->argv[0]);
 	int status = place_find(args->argv[0], &place);
 
 	if (status)
 		return status;
-	if (strcmp(place.inside, "/") == 0)
+	if (place_is_root(&place))
 		return params_set(&place, args->argc - 1, args->argv + 1);
 	for (int i = 1; i < args->argc && status == CLI_OK; i++)
 		status = set_one(args->command, &place, args->argv[i]);
@@ -282,7 +297,7 @@ static const struct cli_option get_options[] = {CLI_JSON, {0}};
 const struct command command_get = {
     .name = "get",
     .words = "PATH [NAME...]",
-    .summary = "Show attributes of a file or directory",
+    .summary = "Show attributes of a file or directory, or parameters of a mount",
     .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.",
     .options = get_options,
     .min_words = 1,

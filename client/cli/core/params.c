@@ -65,10 +65,11 @@ static const struct {
 	const char *name;
 	bool per_gpu;
 	const char *(*is_wrong)(const char *value); /* gives the reason; NULL: the value is right */
+	const char *usual;			    /* without an option of the mount; NULL: none */
 } params[] = {
-    {"size", true, limit_is_wrong},    {"reserve", true, reserve_is_wrong},
-    {"evict", true, evict_is_wrong},   {"log_level", false, level_is_wrong},
-    {"trace", false, switch_is_wrong},
+    {"size", true, limit_is_wrong, "none"},   {"reserve", true, reserve_is_wrong, "0"},
+    {"evict", true, evict_is_wrong, NULL},    {"log_level", false, level_is_wrong, "info"},
+    {"trace", false, switch_is_wrong, "off"},
 };
 
 #define PARAMS (sizeof(params) / sizeof(params[0]))
@@ -127,11 +128,15 @@ static char *param_line(const char *now, const char *word)
 	}
 	AUTO_FREE char *name = strndup(word, (size_t)(equals - word));
 	int which = name ? param_find(now, name) : -1;
-	const char *why = which < 0 ? NULL : params[which].is_wrong(equals + 1);
+	const char *value = equals + 1;
+
+	if (which >= 0 && params[which].usual && strcmp(value, "default") == 0)
+		value = params[which].usual;
+	const char *why = which < 0 ? NULL : params[which].is_wrong(value);
 
 	if (why)
 		cli_error("%s: %s; nothing was changed", word, why);
-	if (which < 0 || why || asprintf(&line, "%s %s\n", name, equals + 1) < 0)
+	if (which < 0 || why || asprintf(&line, "%s %s\n", name, value) < 0)
 		return NULL;
 	return line;
 }
@@ -150,17 +155,17 @@ static int params_write(const char *where, const char *lines)
 	}
 	if (fd >= 0 && write(fd, lines, strlen(lines)) >= 0)
 		return CLI_OK;
-	/* Both are answers to evict alone. */
-	if (fd >= 0 && errno == ENOSPC) {
-		cli_error("%s: no more files can leave: the rest is mapped by processes, or spill= "
-			  "is full",
-			  where);
 	if (fd >= 0 && errno == ERANGE) {
 		cli_error(
 		    "%s: size: no GPU of these has so much (none: no limit); nothing was changed",
 		    where);
 		return CLI_USAGE;
 	}
+	/* Both are answers to evict alone. */
+	if (fd >= 0 && errno == ENOSPC) {
+		cli_error("%s: no more files can leave: the rest is mapped by processes, or spill= "
+			  "is full",
+			  where);
 		return CLI_FULL;
 	}
 	if (fd >= 0 && errno == EOPNOTSUPP) {
@@ -191,4 +196,35 @@ int params_set(const struct place *place, int count, char **words)
 		}
 	}
 	return params_write(place->mount->where, lines);
+}
+
+static bool param_is_asked(const char *name, const char *asked)
+{
+	const char *dot = strncmp(name, "gpu", 3) == 0 ? strrchr(name, '.') : NULL;
+	const char *leaf = dot ? dot + 1 : name;
+	bool settable = false;
+
+	for (unsigned i = 0; i < PARAMS; i++)
+		settable = settable || (params[i].usual && strcmp(leaf, params[i].name) == 0 &&
+					params[i].per_gpu == (dot != NULL));
+	return settable && (!asked || strcmp(asked, name) == 0 || strcmp(asked, leaf) == 0);
+}
+
+int params_get(const struct place *place, const char *asked, json_t *values)
+{
+	AUTO_FREE char *now = NULL;
+	int error = facts_text(place->mount->where, "params", &now), found = 0;
+	char *rest = now, *line;
+
+	while (!error && (line = strsep(&rest, "\n"))) {
+		char *value = strchr(line, ' ');
+		if (!value)
+			continue;
+		*value++ = '\0';
+		if (param_is_asked(line, asked)) {
+			json_object_set_new(values, line, json_string(value));
+			found++;
+		}
+	}
+	return error ? error : found;
 }
