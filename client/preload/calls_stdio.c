@@ -13,6 +13,9 @@
 #include "client/preload/slot.h"
 #include "client/preload/stage.h"
 
+/* A macro of libc, which would replace the member of real. */
+#undef fread_unlocked
+
 /* Under the stream's lock. A stream with a character that the program has pushed back has other
  * bytes than its file. */
 static bool stream_may_be_served(FILE *stream)
