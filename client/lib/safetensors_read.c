@@ -53,8 +53,10 @@ static int header_read_length(int fd, uint64_t file_bytes, uint64_t *length)
 	*length = le64toh(*length);
 	if (*length > SAFETENSORS_HEADER_MAX)
 		return client_fail(
-		    EINVAL, "a header of %" PRIu64 " bytes is more than the format allows (%d)",
-		    *length, SAFETENSORS_HEADER_MAX);
+		    EINVAL,
+		    "no safetensors file, or damaged: its first 8 bytes are the length "
+		    "of no header, which has at most %d bytes",
+		    SAFETENSORS_HEADER_MAX);
 	if (*length > file_bytes - SAFETENSORS_LENGTH_BYTES)
 		return client_fail(
 		    EINVAL, "a header of %" PRIu64 " bytes does not fit into the file of %" PRIu64,

@@ -74,4 +74,7 @@ def main(model, *command):
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    sys.exit(main(*sys.argv[1:]))
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        sys.exit(f"sleep_wake.py: {error}")

@@ -20,11 +20,12 @@ class CopyWarning(UserWarning):
     """Opening a file with mode "r" made a private copy of more than 64 MiB."""
 
 
-def flags_of(mode: str) -> int:
+def flags_of(mode: str, modes: str = "'r', 'r+' or 'copy'") -> int:
+    """modes: those that the caller has, for the message."""
     try:
         return _FLAGS[mode]
     except (KeyError, TypeError):
-        raise ValueError(f"mode is 'r', 'r+', 'w+', 'x+' or 'copy', not {mode!r}") from None
+        raise ValueError(f"mode is {modes}, not {mode!r}") from None
 
 
 def memory_check(memory: FileMemory, mode: str) -> FileMemory:

@@ -154,7 +154,8 @@ def failure(path: Optional[str] = None, target: Optional[str] = None) -> OSError
     """The exception for this thread's call that has just failed."""
     number = ctypes.get_errno()
     text = (library().gpumem_error() or b"").decode(errors="replace") or os.strerror(number)
-    return OSError(number, text, path, None, target)
+    # An OSError with a path ends with it.
+    return OSError(number, text.removeprefix(f"{path}: "), path, None, target)
 
 
 def check(result: int, path: Optional[str] = None) -> None:

@@ -40,8 +40,10 @@ def safe_point(wait: bool = True) -> bool:
 def on_pressure(function: Optional[Callable[[int, int], Any]]) -> None:
     """Has function(bytes, device) called by safe_point() when GPU number device is full of files that processes hold,
     this process among them, and some program wants bytes more of it. The function may park buffers, or do nothing.
-    None: no function. A child of fork has none."""
+    None: no function. A child of fork has none. TypeError: not a function."""
     global _function
+    if function is not None and not callable(function):
+        raise TypeError(f"on_pressure() takes a function of two numbers or None, not {function!r}")
     _function = function
     given = _native.PressureFunction() if function is None else _callback
     _native.check(_native.library().gpumem_on_pressure(given, None))

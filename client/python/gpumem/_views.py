@@ -443,4 +443,4 @@ def open(path: Union[str, bytes, os.PathLike[Any]], mode: str = "r", size: Optio
         return Buffer(FileMemory.create(path, _size_check(size), _native.CREATE_EXCL if mode == "x+" else 0))
     if size is not None:
         raise ValueError("only the modes 'w+' and 'x+' have a size")
-    return Buffer(_modes.memory_check(FileMemory.open(path, _modes.flags_of(mode)), mode))
+    return Buffer(_modes.memory_check(FileMemory.open(path, _modes.flags_of(mode, "'r', 'r+', 'w+', 'x+' or 'copy'")), mode))

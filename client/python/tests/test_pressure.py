@@ -21,6 +21,8 @@ class Pressure(Case):
 
     def test_a_function_is_called_at_safe_points(self):
         calls = []
+        with self.assertRaisesRegex(TypeError, "not 3"):
+            gpumem.on_pressure(3)
         gpumem.on_pressure(lambda wanted, device: calls.append((wanted, device)))
         self.addCleanup(gpumem.on_pressure, None)
         self.assertEqual(calls, [])

@@ -58,7 +58,7 @@ def _text(report: Any) -> str:
                 f"whole in every slice; {report.bytes} bytes sent, {_rate(report.bytes, report.seconds)}")
     assert isinstance(report, Report)
     way = report.engine + (", GPU to GPU" if report.cuda else "")
-    return (f"{report.files} files of {report.bytes} bytes, {report.copies} copies by {way}: sent {report.sent} of "
+    return (f"{report.files} file{'s' * (report.files != 1)} of {report.bytes} bytes, {report.copies} copies by {way}: sent {report.sent} of "
             f"{report.pieces} pieces, {_rate(report.bytes, report.seconds)}")
 
 
