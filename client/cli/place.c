@@ -18,6 +18,7 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/cli/core/progress.h"
 #include "client/cli/core/residence.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
@@ -25,7 +26,6 @@
 #define DESCRIPTORS 32
 #define FREE	    (CLI_LONG + 2)
 #define DISK	    (CLI_LONG + 3)
-#define CELLS	    24
 #define DRAW_US	    100000
 
 /* nftw(3) gives its function no argument. */
@@ -67,17 +67,18 @@ static void *move_main(void *pointer)
 	return NULL;
 }
 
-static void progress_draw(const struct move *move, const char *path)
+static void move_draw(const struct move *move, const char *path)
 {
-	char bar[OUTPUT_BAR_BYTES(CELLS)], done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX];
+	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], amount[2 * OUTPUT_TEXT_MAX + 8];
 	uint64_t done, bytes;
 
 	resident_read(move->path, &done, &bytes);
 	atomic_store(&cli_line_open, true);
 	all.drawn = true;
-	fprintf(stderr, "\r\033[K%s ", output_bar(done, bytes, CELLS, output_glyphs(), bar));
-	output_text(stderr, "%s of %s  %s", output_size(done, done_text),
-		    output_size(bytes, all_text), path);
+	snprintf(amount, sizeof(amount), "%s of %s", output_size(done, done_text),
+		 output_size(bytes, all_text));
+	progress_draw(stderr, progress_columns(), done, bytes, (const char *const[]){amount, path},
+		      2);
 }
 
 static int file_move(const char *path)
@@ -97,7 +98,7 @@ static int file_move(const char *path)
 		for (unsigned tries = 1; !atomic_load(&move.done); tries++) {
 			usleep(DRAW_US / 100);
 			if (tries % 100 == 0)
-				progress_draw(&move, path);
+				move_draw(&move, path);
 		}
 		pthread_join(thread, NULL);
 	}

@@ -37,6 +37,11 @@ static const char *number_scale(double value, double unit, const char *letters, 
 	return text;
 }
 
+const char *output_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 const char *output_size(uint64_t bytes, char text[OUTPUT_TEXT_MAX])
 {
 	number_scale((double)bytes, 1024, " KMGTPE", "", text);

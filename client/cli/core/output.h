@@ -13,6 +13,9 @@
 
 #define OUTPUT_TEXT_MAX 32
 
+/* The ending of a noun: "" or "s". */
+const char *output_plural(uint64_t n);
+
 /* "0", "512", "1.5K", "80G": three digits at most before the unit, rounded. */
 const char *output_size(uint64_t bytes, char text[OUTPUT_TEXT_MAX]);
 /* "1.30 TB/s", "55.2 GB/s", "0 B/s": decimal units, as in the data sheets of GPUs. */

@@ -46,8 +46,9 @@ static bool quota_text_of(const char *dir, uint64_t needed, char text[QUOTA_TEXT
 		return true;
 	}
 	if (quota_read(dir, "quota.max_files", "rfiles", &quota) && quota_refuses(&quota, 1)) {
-		snprintf(text, QUOTA_TEXT_MAX, "the quota of %s allows no more: %ju of %ju files",
-			 dir, (uintmax_t)quota.used, (uintmax_t)quota.limit);
+		snprintf(text, QUOTA_TEXT_MAX, "the quota of %s allows no more: %ju of %ju file%s",
+			 dir, (uintmax_t)quota.used, (uintmax_t)quota.limit,
+			 output_plural(quota.limit));
 		return true;
 	}
 	return false;

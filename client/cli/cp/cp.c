@@ -74,9 +74,11 @@ static int signals_catch(void)
 static void signal_raise(const struct cp *cp)
 {
 	int number = atomic_load(&cp_signal);
+	uint64_t all = atomic_load(&cp->files_all);
 
-	cli_error("ended by SIG%s: %ju of %ju files are copied%s", sigabbrev_np(number),
-		  (uintmax_t)atomic_load(&cp->files_done), (uintmax_t)atomic_load(&cp->files_all),
+	cli_error("ended by SIG%s: %ju of %ju file%s %s copied%s", sigabbrev_np(number),
+		  (uintmax_t)atomic_load(&cp->files_done), (uintmax_t)all, output_plural(all),
+		  all == 1 ? "is" : "are",
 		  cp->options.resume ? "" : ", and nothing is left of the others");
 	fflush(NULL);
 	signal(number, SIG_DFL);

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "client/cli/core/output.h"
+#include "client/cli/core/progress.h"
 #include "client/cli/cp/cp.h"
 
-#define CELLS 24
 /* A shorter copy shows no progress. */
 #define SILENT_SECONDS 0.5
 
@@ -23,7 +23,7 @@ static double progress_rate(const struct cp *cp, double seconds)
 	return seconds > 0 ? (double)done / seconds : 0;
 }
 
-/* The bytes to move in all: verified bytes count twice. */
+/* Percentage and amount count each byte twice if it is read back. */
 static uint64_t progress_bytes(const struct cp *cp, uint64_t copied, uint64_t verified)
 {
 	return cp->options.verify ? copied + verified : copied;
@@ -31,36 +31,39 @@ static uint64_t progress_bytes(const struct cp *cp, uint64_t copied, uint64_t ve
 
 void cp_progress(const struct cp *cp)
 {
-	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], rate_text[OUTPUT_TEXT_MAX];
-	char left_text[OUTPUT_TEXT_MAX], bar[OUTPUT_BAR_BYTES(CELLS)];
+	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
+	char left_text[OUTPUT_TEXT_MAX], amount[2 * OUTPUT_TEXT_MAX + 8], left[OUTPUT_TEXT_MAX + 8];
 	double seconds = cli_seconds() - cp->started;
 
 	if (!progress_wanted(cp) || seconds < SILENT_SECONDS)
 		return;
-	uint64_t copied = atomic_load(&cp->bytes_done), all = atomic_load(&cp->bytes_all);
-	uint64_t done = progress_bytes(cp, copied, atomic_load(&cp->bytes_verified));
-	uint64_t total = progress_bytes(cp, all, all),
-		 fresh = done - atomic_load(&cp->bytes_skipped);
-	double left = fresh && total > done ? (double)(total - done) * seconds / (double)fresh : -1;
+	uint64_t all = atomic_load(&cp->bytes_all), total = progress_bytes(cp, all, all);
+	uint64_t done =
+	    progress_bytes(cp, atomic_load(&cp->bytes_done), atomic_load(&cp->bytes_verified));
+	uint64_t fresh = done - atomic_load(&cp->bytes_skipped);
+	double missing =
+	    fresh && total > done ? (double)(total - done) * seconds / (double)fresh : -1;
 
+	snprintf(amount, sizeof(amount), "%s of %s", output_size(done, done_text),
+		 output_size(total, all_text));
+	snprintf(left, sizeof(left), "%s left", output_time(missing, left_text));
 	atomic_store(&cli_line_open, true);
-	fprintf(stderr, "\r\033[K%3.0f%% %s %s of %s  %s  %s left",
-		total ? 100.0 * (double)done / (double)total : 0.0,
-		output_bar(done, total, CELLS, output_glyphs(), bar),
-		output_size(copied, done_text), output_size(all, all_text),
-		output_rate(progress_rate(cp, seconds), rate_text), output_time(left, left_text));
+	progress_draw(
+	    stderr, progress_columns(), done, total,
+	    (const char *const[]){amount, output_rate(progress_rate(cp, seconds), rate), left}, 3);
 }
 
 void cp_progress_end(const struct cp *cp)
 {
 	char done[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
 	double seconds = cli_seconds() - cp->started;
+	uint64_t all = atomic_load(&cp->files_all);
 
 	if (!progress_wanted(cp) || seconds < SILENT_SECONDS)
 		return;
 	atomic_store(&cli_line_open, false);
-	fprintf(stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " files, %s in %.1f s, %s\n",
-		atomic_load(&cp->files_done), atomic_load(&cp->files_all),
+	fprintf(stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " file%s, %s in %.1f s, %s\n",
+		atomic_load(&cp->files_done), all, output_plural(all),
 		output_size(atomic_load(&cp->bytes_done), done), seconds,
 		output_rate(progress_rate(cp, seconds), rate));
 }

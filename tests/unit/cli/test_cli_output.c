@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/cli/core/output.h"
+#include "client/cli/core/progress.h"
 #include "common/mounts.h"
 
 #include <string.h>
@@ -181,6 +182,46 @@ START_TEST(tables_line_up)
 }
 END_TEST
 
+/* The line behind the carriage return, allocated. */
+static char *progress_text(unsigned columns)
+{
+	static const char *const parts[] = {"1.5G of 3G", "12.5 GB/s", "0:07 left"};
+	static const char start[] = "\r\033[K";
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	progress_draw(out, columns, 1, 2, parts, COUNT(parts));
+	fclose(out);
+	ck_assert(strncmp(text, start, strlen(start)) == 0);
+	memmove(text, text + strlen(start), strlen(text) - strlen(start) + 1);
+	return text;
+}
+
+START_TEST(progress_never_wraps)
+{
+	for (unsigned columns = 0; columns < 120; columns++) {
+		char *text = progress_text(columns);
+		ck_assert_uint_lt(output_width(text), columns ? columns : 1);
+		ck_assert_msg(columns <= 4 || strncmp(text, " 50%", 4) == 0, "%s", text);
+		ck_assert_msg(columns <= 16 || strstr(text, "1.5G of 3G"), "%s", text);
+		ck_assert_msg(columns <= 38 || strstr(text, "0:07 left"), "%s", text);
+		free(text);
+	}
+}
+END_TEST
+
+START_TEST(progress_has_a_bar_where_there_is_room)
+{
+	char *wide = progress_text(80), *narrow = progress_text(45);
+
+	ck_assert_str_eq(wide, " 50% ############............  1.5G of 3G  12.5 GB/s  0:07 left");
+	ck_assert_str_eq(narrow, " 50%  1.5G of 3G  12.5 GB/s  0:07 left");
+	free(wide);
+	free(narrow);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -194,5 +235,7 @@ int main(void)
 	tcase_add_test(tests, what_is_printed_cannot_harm_a_terminal);
 	tcase_add_loop_test(tests, names_cannot_harm_a_terminal, 0, COUNT(names));
 	tcase_add_test(tests, tables_line_up);
+	tcase_add_test(tests, progress_never_wraps);
+	tcase_add_test(tests, progress_has_a_bar_where_there_is_room);
 	return unit_main(suite);
 }
