@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "client/cli/core/facts.h"
-#include "client/cli/core/output.h"
+#include "client/cli/core/numbers.h"
 #include "common/cleanup.h"
 
 /* A quota of a directory, of bytes or of files. */
