@@ -237,6 +237,11 @@ static int place_locate(const char *path, struct place *place)
 	return error ? cli_fail(place->mount->where, -error) : CLI_OK;
 }
 
+bool place_is_mount(const struct place *place)
+{
+	return strcmp(place->inside, "/") == 0;
+}
+
 int place_find(const char *path, struct place *place)
 {
 	*place = (struct place){.path = realpath(path, NULL)};

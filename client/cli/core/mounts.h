@@ -62,6 +62,8 @@ struct place {
  * path is on no mount of gpumemfs, or the daemon of the mount has ended. */
 int place_find(const char *path, struct place *place);
 void place_free(struct place *place);
+/* Whether the place is the root of its mount. */
+bool place_is_mount(const struct place *place);
 /* Calls each for the mount of the path, or for every whole mount, with path NULL and inside "/"; a
  * -errno of each is reported. Gives the exit status. */
 int place_each(const char *path, int (*each)(const char *where, const char *inside, void *context),
