@@ -12,7 +12,7 @@
 #include "client/preload/core/own.h"
 #include "client/preload/core/real.h"
 
-/* The calling thread is one of them. Of 3 GB in calls of 64 MiB on 16 processors (H200), one thread
+/* With the calling thread. Of 3 GB in calls of 64 MiB on 16 processors (H200), one thread
  * reads 2.8 GB/s, through staging memory 4.4, two threads 5.1, four 9.5, eight 20, twelve 26. On
  * two processors two threads read 1.1 GB/s, one 1.5: the daemon's threads need the processors, and
  * requests in order, which it reads ahead. */
