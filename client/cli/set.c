@@ -3,6 +3,7 @@
 /* gpumem set: the attributes of a file or directory, or the parameters of a mount. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
@@ -17,7 +18,9 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 
-#define DEFAULT "default"
+#define DEFAULT	    "default"
+#define DESCRIPTORS 32
+#define NAME_ROOM   128
 
 /* The reason why the mount cannot set the attribute. */
 static const char *set_lacks(const struct place *place, const struct attribute *one,
@@ -66,21 +69,22 @@ static int set_failed(const struct place *place, const struct attribute *one, co
 	return error == EINVAL ? CLI_USAGE : (int)cli_status_of(error);
 }
 
+/* Of a word "name=value"; NULL: there is none. */
+static const struct attribute *word_attribute(const char *word, char name[NAME_ROOM])
+{
+	snprintf(name, NAME_ROOM, "%.*s", (int)strcspn(word, "="), word);
+	return attribute_find(name);
+}
+
 /* word is "name=value"; name=default removes the attribute. */
 static int set_one(const struct command *command, const struct place *place, const char *word)
 {
-	const char *equals = strchr(word, '='), *path = place->path;
-	AUTO_FREE char *name = NULL;
-
-	if (!equals)
-		return cli_usage(command, "%s: expected NAME=VALUE", word);
-	if (asprintf(&name, "%.*s", (int)(equals - word), word) < 0)
-		return cli_fail(path, ENOMEM);
-	const struct attribute *one = attribute_find(name);
-	const char *value = equals + 1;
+	const char *value = strchr(word, '=') + 1, *path = place->path;
+	char asked[NAME_ROOM];
+	const struct attribute *one = word_attribute(word, asked);
 
 	if (!one)
-		return attribute_unknown(command, name);
+		return attribute_unknown(command, asked);
 	if (!*one->choices) {
 		cli_error("%s can only be read", one->name);
 		return CLI_DENIED;
@@ -100,22 +104,119 @@ static int set_one(const struct command *command, const struct place *place, con
 	return bad ? set_failed(place, one, value, errno) : CLI_OK;
 }
 
-static int set_run(struct cli_args *args)
+/* nftw(3) gives its function no argument. */
+static struct {
+	const struct command *command;
+	const struct mount_at *mount;
+	bool of_mount; /* the path is the mountpoint */
+	char **words;  /* NAME=VALUE */
+	int n_words;
+	bool recursive;
+	int status; /* of the first failure */
+} all;
+
+static void status_note(int status)
+{
+	if (!all.status)
+		all.status = status;
+}
+
+/* The rest is set after a failure, as by chmod -R. */
+static void place_set(const struct place *place, bool is_directory)
+{
+	for (int i = 0; i < all.n_words; i++) {
+		bool is_quota = strncmp(all.words[i], "quota.", strlen("quota.")) == 0;
+
+		/* Below a directory, quotas are the directories'. */
+		if (!all.recursive || !is_quota || is_directory)
+			status_note(set_one(all.command, place, all.words[i]));
+	}
+}
+
+/* The root of a mount has no attributes, nor has what lies below .gpumem. */
+static bool is_of_mount(const char *path, const struct FTW *at)
+{
+	return all.of_mount &&
+	       (at->level == 0 || (at->level == 1 && strcmp(path + at->base, ".gpumem") == 0));
+}
+
+static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	struct place place = {.mount = all.mount, .path = (char *)path};
+
+	if (is_of_mount(path, at))
+		return at->level ? FTW_SKIP_SUBTREE : FTW_CONTINUE;
+	if (type == FTW_NS || type == FTW_DNR)
+		status_note(cli_fail(path, EACCES));
+	if (type != FTW_NS && (S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))
+		place_set(&place, S_ISDIR(st->st_mode));
+	return FTW_CONTINUE;
+}
+
+static int path_set(const char *path)
 {
 	AUTO_PLACE struct place place = {0};
-
-	if (cli_option(args) < 0)
-		return CLI_USAGE;
-	if (strchr(args->argv[0], '=') && access(args->argv[0], F_OK) < 0)
-		return cli_usage(args->command, "%s: the path comes first", args->argv[0]);
-	int status = place_find(args->argv[0], &place);
+	int status = place_find(path, &place);
 
 	if (status)
 		return status;
-	if (place_is_mount(&place))
-		return params_set(&place, args->argc - 1, args->argv + 1);
-	for (int i = 1; i < args->argc && status == CLI_OK; i++)
-		status = set_one(args->command, &place, args->argv[i]);
+	if (place_is_mount(&place) && !all.recursive)
+		return params_set(&place, all.n_words, all.words);
+	all.mount = place.mount;
+	all.of_mount = place_is_mount(&place);
+	all.status = 0;
+	if (!all.recursive)
+		place_set(&place, true);
+	else if (nftw(place.path, tree_visit, DESCRIPTORS,
+		      FTW_PHYS | FTW_MOUNT | FTW_ACTIONRETVAL) < 0)
+		status_note(cli_fail(place.path, errno));
+	return all.status;
+}
+
+/* A path with = has a slash before it, such as ./a=b. */
+static bool word_is_setting(const char *word)
+{
+	return strcspn(word, "=") < strcspn(word, "/");
+}
+
+static int words_check(const struct cli_args *args, int n_paths)
+{
+	char name[NAME_ROOM];
+
+	if (n_paths == 0)
+		return cli_usage(args->command, "%s: the paths come first", args->argv[0]);
+	if (n_paths == args->argc)
+		return cli_usage(args->command, "%s: expected NAME=VALUE", args->argv[n_paths - 1]);
+	for (int i = n_paths; i < args->argc; i++) {
+		if (!word_is_setting(args->argv[i]))
+			return cli_usage(args->command, "%s: expected NAME=VALUE", args->argv[i]);
+		if (all.recursive && !word_attribute(args->argv[i], name))
+			return attribute_unknown(args->command, name);
+	}
+	return CLI_OK;
+}
+
+static int set_run(struct cli_args *args)
+{
+	int code, n_paths = 0, status;
+
+	while ((code = cli_option(args)) > 0)
+		all.recursive |= code == 'r';
+	if (code < 0)
+		return CLI_USAGE;
+	while (n_paths < args->argc && !word_is_setting(args->argv[n_paths]))
+		n_paths++;
+	status = words_check(args, n_paths);
+	if (status)
+		return status;
+	all.command = args->command;
+	all.words = args->argv + n_paths;
+	all.n_words = args->argc - n_paths;
+	for (int i = 0; i < n_paths; i++) {
+		int one = path_set(args->argv[i]);
+
+		status = status ? status : one;
+	}
 	return status;
 }
 
@@ -145,13 +246,17 @@ static void set_offer(int count, char **words, const char *start)
 	}
 }
 
+static const struct cli_option options[] = {
+    {'r', "recursive", NULL, "set all files and directories below as well"}, {0}};
+
 const struct command command_set = {
     .name = "set",
-    .words = "PATH NAME=VALUE...",
-    .summary = "Set attributes of a file or directory, or parameters of a mount",
+    .words = "PATH... NAME=VALUE...",
+    .summary = "Set attributes of files and directories, or parameters of a mount",
     .more = "NAME=default takes an attribute away again. gpumem(7) has the names and values.\n"
 	    "Of a mount (PATH is its mountpoint): size, reserve, gpuN.size, gpuN.reserve,\n"
 	    "log_level and trace, all of them or none.",
+    .options = options,
     .min_words = 2,
     .max_words = -1,
     .run = set_run,
