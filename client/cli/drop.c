@@ -119,39 +119,62 @@ static void leases_print(const char *word)
 		    totals.leases == 1 ? "" : "s");
 }
 
-static int drop_run(struct cli_args *args)
+static json_t *drop_json(const struct place *place, enum what what, uint64_t gone)
+{
+	return what == WHAT_LEASES
+		   ? json_pack("{s:o, s:I, s:I}", "path", output_json_text(place->path), "files",
+			       (json_int_t)totals.files, "leases", (json_int_t)totals.leases)
+		   : json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(place->path),
+			       "files", (json_int_t)totals.files, "cached_bytes",
+			       (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone);
+}
+
+/* Adds the result to list, or prints it if that is NULL. */
+static int drop_path(const char *word, enum what what, json_t *list)
 {
 	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
 	AUTO_PLACE struct place place = {0};
-	enum what what;
-	int json;
-
-	if (options_parse(args, &what, &json) < 0)
-		return CLI_USAGE;
-	int status = place_find(args->argv[0], &place);
+	int status = place_find(word, &place);
 
 	if (status)
 		return status;
+	memset(&totals, 0, sizeof(totals));
 	if (nftw(place.path, what == WHAT_LEASES ? file_drop_leases : file_drop_cache, DESCRIPTORS,
 		 FTW_PHYS | FTW_MOUNT) < 0)
 		totals.status = cli_fail(place.path, errno);
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
-	if (json && what == WHAT_LEASES)
-		status = output_json(
-		    json_pack("{s:o, s:I, s:I}", "path", output_json_text(place.path), "files",
-			      (json_int_t)totals.files, "leases", (json_int_t)totals.leases));
-	else if (json)
-		status = output_json(
-		    json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(place.path), "files",
-			      (json_int_t)totals.files, "cached_bytes", (json_int_t)totals.before,
-			      "dropped_bytes", (json_int_t)gone));
+	if (list)
+		json_array_append_new(list, drop_json(&place, what, gone));
 	else if (what == WHAT_LEASES && totals.files)
-		leases_print(args->argv[0]);
+		leases_print(word);
 	else if (totals.files)
-		output_line(stdout, "%s: dropped %s of %s in the page cache", args->argv[0],
+		output_line(stdout, "%s: dropped %s of %s in the page cache", word,
 			    output_size(gone, dropped), output_size(totals.before, before));
-	return totals.status ? totals.status : status;
+	return totals.status;
+}
+
+static int drop_run(struct cli_args *args)
+{
+	enum what what;
+	int json, status = CLI_OK;
+
+	if (options_parse(args, &what, &json) < 0)
+		return CLI_USAGE;
+	json_t *list = json ? json_array() : NULL;
+
+	for (int i = 0; i < args->argc; i++) {
+		int one = drop_path(args->argv[i], what, list);
+
+		status = status ? status : one;
+	}
+	/* Of a single path, an object. */
+	if (list && args->argc > 1)
+		output_json(json_incref(list));
+	else if (json_array_size(list))
+		output_json(json_incref(json_array_get(list, 0)));
+	json_decref(list);
+	return status;
 }
 
 static const struct cli_option options[] = {
@@ -161,13 +184,13 @@ static const struct cli_option options[] = {
 
 const struct command command_drop = {
     .name = "drop",
-    .words = "PATH",
-    .summary = "Drop a file, or all files below a directory, from the page cache",
+    .words = "PATH...",
+    .summary = "Drop files, or all files below a directory, from the page cache",
     .more = "Changes made through mappings are written to the GPU first. Pages that a process has\n"
 	    "mapped stay. With --leases, files that are busy because processes share them can be\n"
 	    "changed again; the mappings of these processes stay.",
     .options = options,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = -1,
     .run = drop_run,
 };
