@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cli/attributes.h"
 #include "client/cli/core/facts.h"
@@ -12,6 +13,15 @@
 #include "client/cli/core/params.h"
 #include "common/cleanup.h"
 #include "common/number.h"
+
+/* What the command line asks for. */
+struct request {
+	const struct command *command;
+	char **paths;
+	int n_paths;
+	char **names; /* ends with NULL */
+	json_t *json; /* with --json the values of each path, by path */
+};
 
 /* All attributes that the file has, in the order of the table. */
 static json_t *attributes_get(const char *path)
@@ -28,19 +38,19 @@ static json_t *attributes_get(const char *path)
 	return values;
 }
 
-static int attributes_get_named(const struct cli_args *args, const struct place *place,
+static int attributes_get_named(const struct request *request, const struct place *place,
 				json_t *values)
 {
 	const char *path = place->path;
 
-	for (int i = 1; i < args->argc; i++) {
-		if (place_is_mount(place) && params_get(place, args->argv[i], values) > 0)
+	for (char **word = request->names; *word; word++) {
+		if (place_is_mount(place) && params_get(place, *word, values) > 0)
 			continue;
-		const struct attribute *one = attribute_find(args->argv[i]);
+		const struct attribute *one = attribute_find(*word);
 		AUTO_FREE char *text = NULL;
 
 		if (!one)
-			return attribute_unknown(args->command, args->argv[i]);
+			return attribute_unknown(request->command, *word);
 		int error = facts_attribute(path, one->name, &text);
 
 		if (error == -ENODATA) {
@@ -85,41 +95,83 @@ static json_t *get_json(const json_t *values)
 	return all;
 }
 
-/* For scripts, a single attribute is written as its value alone. */
-static void get_write(const json_t *values, bool bare)
+/* For scripts, a single attribute is written as its value alone. Of several paths, behind the path.
+ */
+static void get_write(const struct request *request, const char *path, const json_t *values)
 {
+	bool bare = request->names[0] && !request->names[1] && json_object_size(values) == 1;
 	const char *name;
 	json_t *value;
 
 	json_object_foreach ((json_t *)values, name, value) {
+		if (request->n_paths > 1)
+			output_text(stdout, "%s: ", path);
 		if (!bare)
 			output_text(stdout, "%s=", name);
 		value_write(json_string_value(value));
 	}
 }
 
-static int get_run(struct cli_args *args)
+/* The key is the path as JSON can have it. */
+static void json_add(json_t *all, const char *path, json_t *values)
+{
+	json_t *name = output_json_text(path);
+
+	json_object_set_new(all, json_string_value(name), values);
+	json_decref(name);
+}
+
+static int get_path(const struct request *request, const char *path)
 {
 	AUTO_PLACE struct place place = {0};
-	int json;
-
-	if (cli_only_json(args, &json) < 0)
-		return CLI_USAGE;
-	int status = place_find(args->argv[0], &place);
+	int status = place_find(path, &place);
 
 	if (status)
 		return status;
-	json_t *values = args->argc > 1 ? json_object() : attributes_get(place.path);
+	json_t *values = request->names[0] ? json_object() : attributes_get(place.path);
 
-	if (args->argc > 1)
-		status = attributes_get_named(args, &place, values);
+	if (request->names[0])
+		status = attributes_get_named(request, &place, values);
 	else if (place_is_mount(&place))
 		params_get(&place, NULL, values);
-	if (status == CLI_OK && json)
-		status = output_json(get_json(values));
+	if (status == CLI_OK && request->json)
+		json_add(request->json, path, get_json(values));
 	else if (status == CLI_OK)
-		get_write(values, args->argc == 2 && json_object_size(values) == 1);
+		get_write(request, path, values);
 	json_decref(values);
+	return status;
+}
+
+/* What is no attribute and no file is taken for a name, and refused as such. */
+static bool word_is_path(const char *word)
+{
+	return !attribute_find(word) && (strchr(word, '/') || access(word, F_OK) == 0);
+}
+
+static int get_run(struct cli_args *args)
+{
+	struct request request = {.command = args->command, .paths = args->argv, .n_paths = 1};
+	int json, status = CLI_OK;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	request.paths = args->argv;
+	while (request.n_paths < args->argc && word_is_path(args->argv[request.n_paths]))
+		request.n_paths++;
+	request.names = args->argv + request.n_paths;
+	request.json = json ? json_object() : NULL;
+	for (int i = 0; i < request.n_paths; i++) {
+		int one = get_path(&request, request.paths[i]);
+
+		status = status ? status : one;
+	}
+	/* Of a single path, its values. */
+	if (request.n_paths > 1 && json)
+		output_json(json_incref(request.json));
+	else if (json && !status)
+		status = output_json(
+		    json_incref(json_object_iter_value(json_object_iter(request.json))));
+	json_decref(request.json);
 	return status;
 }
 
@@ -134,9 +186,10 @@ static const struct cli_option get_options[] = {CLI_JSON, {0}};
 
 const struct command command_get = {
     .name = "get",
-    .words = "PATH [NAME...]",
-    .summary = "Show attributes of a file or directory, or parameters of a mount",
-    .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.",
+    .words = "PATH... [NAME...]",
+    .summary = "Show attributes of files and directories, or parameters of a mount",
+    .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.\n"
+	    "Lines of several paths begin with the path.",
     .options = get_options,
     .min_words = 1,
     .max_words = -1,
