@@ -170,7 +170,7 @@ static int drop_run(struct cli_args *args)
 	}
 	/* Of a single path, an object. */
 	if (list && args->argc > 1)
-		output_json(json_incref(list));
+		output_json(json_pack("{s:O}", "paths", list));
 	else if (json_array_size(list))
 		output_json(json_incref(json_array_get(list, 0)));
 	json_decref(list);

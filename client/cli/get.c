@@ -20,7 +20,7 @@ struct request {
 	char **paths;
 	int n_paths;
 	char **names; /* ends with NULL */
-	json_t *json; /* with --json the values of each path, by path */
+	json_t *json; /* with --json the values of each path */
 };
 
 /* All attributes that the file has, in the order of the table. */
@@ -112,15 +112,6 @@ static void get_write(const struct request *request, const char *path, const jso
 	}
 }
 
-/* The key is the path as JSON can have it. */
-static void json_add(json_t *all, const char *path, json_t *values)
-{
-	json_t *name = output_json_text(path);
-
-	json_object_set_new(all, json_string_value(name), values);
-	json_decref(name);
-}
-
 static int get_path(const struct request *request, const char *path)
 {
 	AUTO_PLACE struct place place = {0};
@@ -135,7 +126,9 @@ static int get_path(const struct request *request, const char *path)
 	else if (place_is_mount(&place))
 		params_get(&place, NULL, values);
 	if (status == CLI_OK && request->json)
-		json_add(request->json, path, get_json(values));
+		json_array_append_new(request->json,
+				      json_pack("{s:o, s:o}", "path", output_json_text(path),
+						"attributes", get_json(values)));
 	else if (status == CLI_OK)
 		get_write(request, path, values);
 	json_decref(values);
@@ -159,18 +152,17 @@ static int get_run(struct cli_args *args)
 	while (request.n_paths < args->argc && word_is_path(args->argv[request.n_paths]))
 		request.n_paths++;
 	request.names = args->argv + request.n_paths;
-	request.json = json ? json_object() : NULL;
+	request.json = json ? json_array() : NULL;
 	for (int i = 0; i < request.n_paths; i++) {
 		int one = get_path(&request, request.paths[i]);
 
 		status = status ? status : one;
 	}
-	/* Of a single path, its values. */
 	if (request.n_paths > 1 && json)
-		output_json(json_incref(request.json));
+		output_json(json_pack("{s:O}", "paths", request.json));
 	else if (json && !status)
 		status = output_json(
-		    json_incref(json_object_iter_value(json_object_iter(request.json))));
+		    json_incref(json_object_get(json_array_get(request.json, 0), "attributes")));
 	json_decref(request.json);
 	return status;
 }
