@@ -18,6 +18,7 @@
 #define ENDS 1024U
 /* The low bits of a remembered end: how many reads followed one another. */
 #define LEVEL_MAX 15U
+#define PAGE	  4096UL
 /* A block that no program has asked for is reused after this time: the program reads no further, or
  * reads more slowly than any reader that would gain from the block. */
 #define UNREAD_NS (20 * CLOCK_MS)
@@ -316,8 +317,15 @@ static struct ahead_block *block_find(struct ahead *ahead, const struct ahead_fi
 	scoped_lock(&ahead->lock);
 	struct ahead_block *found = block_at(ahead, file->blocks, offset);
 	uint64_t end = found ? found->key->offset + found->key->bytes : offset + bytes;
+	/* A read that goes on behind its block gets the next one where it ends. */
+	bool begins = !found || !found->is_read || offset + bytes > end;
 
-	bool begins = !found || !found->is_read;
+	if (offset + bytes > end)
+		end = offset + bytes;
+
+	/* After a request of less than a page the program goes on as before. */
+	if (found && length < found->key->bytes)
+		length = found->key->bytes;
 
 	if (found) {
 		found->users++; /* from now on the block is not reused */
@@ -332,14 +340,16 @@ static struct ahead_block *block_find(struct ahead *ahead, const struct ahead_fi
 	return found;
 }
 
-/* The next block: whole reads, twice as much as the program has read so far. */
+/* The next block: whole reads, twice as much as the program has read so far. The kernel sends a
+ * read of a block's size into memory that does not begin with a page as two requests, of which the
+ * second has less than a page: the block has both. */
 static uint64_t block_length(unsigned level, size_t bytes)
 {
 	uint64_t length = (uint64_t)bytes << (level + 1);
 
 	if (length > AHEAD_BLOCK_BYTES)
 		length = AHEAD_BLOCK_BYTES;
-	return length / bytes * bytes;
+	return bytes > AHEAD_BLOCK_BYTES - PAGE ? AHEAD_BLOCK_BYTES : length / bytes * bytes;
 }
 
 struct ahead_block *ahead_read(struct ahead *ahead, const struct ahead_file *file, uint64_t offset,

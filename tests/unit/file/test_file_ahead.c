@@ -94,6 +94,46 @@ START_TEST(readers_get_blocks)
 }
 END_TEST
 
+/* The requests of a program that reads bytes at a time into memory that begins off bytes behind the
+ * beginning of a page: a request of the kernel has at most 256 pages. The share of the bytes that
+ * were copied ahead, in percent. */
+static unsigned unaligned(struct file *file, size_t bytes, size_t off)
+{
+	unsigned char *buffer = malloc(MIB);
+	uint64_t ahead_bytes = 0;
+
+	for (uint64_t at = 0, left = 0; at < SIZE;) {
+		size_t page = left ? (bytes - left + off) % (4 * KIB) : off;
+		left = left ? left : bytes;
+		size_t n = left < MIB - page ? left : MIB - page;
+		bool ahead;
+
+		n = n < SIZE - at ? n : SIZE - at;
+		ck_assert_int_eq(read_once(file, &fixture.call, buffer, n, at, &ahead), (ssize_t)n);
+		ck_assert_mem_eq(buffer, data + at, n);
+		ahead_bytes += ahead ? n : 0;
+		at += n;
+		left -= n < left ? n : left;
+	}
+	free(buffer);
+	return (unsigned)(100 * ahead_bytes / SIZE);
+}
+
+START_TEST(readers_into_unaligned_memory_get_blocks)
+{
+	static const size_t offs[] = {1, 16, 64, 2048, 4095};
+	struct file *file = file_filled(GPU0);
+
+	for (unsigned i = 0; i < sizeof(offs) / sizeof(offs[0]); i++) {
+		ck_assert_uint_ge(unaligned(file, MIB, offs[i]), 70);
+		ck_assert_uint_ge(unaligned(file, 2 * MIB, offs[i]), 60);
+		ck_assert_uint_ge(unaligned(file, 512 * KIB, offs[i]), 80);
+	}
+	ck_assert_uint_eq(atomic_load(&file->ahead), 0);
+	file_free(file, &fixture.call);
+}
+END_TEST
+
 START_TEST(other_readers_get_none)
 {
 	unsigned char *buffer = malloc(2 * MIB);
@@ -448,6 +488,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, up, down);
 	tcase_add_test(tcase, readers_get_blocks);
+	tcase_add_test(tcase, readers_into_unaligned_memory_get_blocks);
 	tcase_add_test(tcase, other_readers_get_none);
 	tcase_add_loop_test(tcase, changed_bytes_are_read, 0, (int)CHANGES);
 	tcase_add_test(tcase, leased_files_get_none);
