@@ -141,9 +141,9 @@ static void on_a_full_quota(void)
 static void not_a_model(void)
 {
 	put("text", "not a model, but long enough for a length");
-	REFUSED(EINVAL, "text: a header of", gpumem_align("text", "text", 256, NULL));
+	REFUSED(EINVAL, "text: no safetensors file", gpumem_align("text", "text", 256, NULL));
 	REFUSED(EISDIR, "directory", gpumem_align(".", "new", 256, NULL));
-	REFUSED(EINVAL, "text: a header", gpumem_align("text", ".", 256, NULL));
+	REFUSED(EINVAL, "text: no safetensors file", gpumem_align("text", ".", 256, NULL));
 	expect_text("text", "not a model, but long enough for a length");
 	EQUAL(names_here(), 1);
 }

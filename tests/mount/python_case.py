@@ -33,6 +33,13 @@ def eventually(what, condition, seconds=10):
         raise AssertionError(f"did not happen: {what}")
 
 
+def need_plain_preload():
+    """A library with a sanitizer goes into no ordinary program."""
+    linked = subprocess.run(["ldd", BUILD / "libgpumem-preload.so"], check=True, capture_output=True, text=True).stdout
+    if "libasan" in linked or "libtsan" in linked:
+        skip("the preload library has a sanitizer")
+
+
 def with_torch():
     """Executes this script again if another interpreter has torch: the distribution's."""
     for python in (sys.executable, "/usr/bin/python3"):

@@ -211,6 +211,19 @@ static inline void left_compare(const struct left *left)
 		      normal.mappings, normal.threads);
 }
 
+/* The kernel counts a thread that was joined a moment longer. */
+#define SETTLE_TRIES 1000
+#define SETTLE_US    10000
+
+static inline void left_settle(struct left *left)
+{
+	left_note(left);
+	for (unsigned i = 0; i < SETTLE_TRIES && left->threads > normal.threads; i++) {
+		usleep(SETTLE_US);
+		left_note(left);
+	}
+}
+
 enum { SCENARIO_PASSED, SCENARIO_FAILED, SCENARIO_NOT_REACHED };
 
 /* With the address sanitizer. */
@@ -225,9 +238,12 @@ static inline void scenario_child(void (*scenario)(void), FILE *said)
 
 	scenario();
 	run->calls = inject.calls;
-	left_note(&run->left);
-	if (fails)
+	if (fails) {
+		left_settle(&run->left);
 		left_compare(&run->left);
+	} else {
+		left_note(&run->left);
+	}
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
 		_exit(SCENARIO_FAILED);
 	_exit(!fails || run->fired ? SCENARIO_PASSED : SCENARIO_NOT_REACHED);
