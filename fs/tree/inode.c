@@ -302,13 +302,18 @@ struct inode *inode_find(struct fs *fs, uint64_t ino)
 	return inode_table_find(fs->inodes, ino);
 }
 
-void inode_uncount(struct fs *fs, struct inode *inode)
+void inode_uncount_held(struct inode *inode)
 {
-	brlock_token token = brlock_read_lock(&fs->topology);
-
 	if (inode->counted)
 		quota_force(inode->quota_dir, 0, -1);
 	inode->counted = false;
+}
+
+static void inode_uncount(struct fs *fs, struct inode *inode)
+{
+	brlock_token token = brlock_read_lock(&fs->topology);
+
+	inode_uncount_held(inode);
 	brlock_read_unlock(&fs->topology, token);
 }
 

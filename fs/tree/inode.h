@@ -120,8 +120,9 @@ void inode_put(struct fs *fs, struct inode *inode, uint64_t n);
 bool inode_may_drop(struct fs *fs, struct inode *inode);
 void inode_drop_data(struct fs *fs, struct inode *inode);
 
-/* Subtracts the inode from the file counts of quota_dir and all directories above. */
-void inode_uncount(struct fs *fs, struct inode *inode);
+/* Subtracts the inode from the file counts of quota_dir and all directories above, once. Topology
+ * is held. */
+void inode_uncount_held(struct inode *inode);
 
 /* Adds an entry of parent to inode->links, and takes an entry out; the directory itself stays as it
  * is. inode->lock is held. */

@@ -243,10 +243,22 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	return error;
 }
 
-static bool inode_is_freed(struct inode *inode)
+/* A file that lost its last name counts no more and gets no other name; one that never had a name
+ * (O_TMPFILE) counts. The entry is in the directory already. */
+static int inode_add_link(struct fs *fs, struct inode *inode, struct inode *parent,
+			  struct dentry *entry)
 {
 	scoped_lock(&inode->lock);
-	return inode->data_freed;
+	if (inode->data_freed || (inode->nlink == 0 && !inode->counted))
+		return -ENOENT;
+	inode_link_add(inode, entry, parent);
+	if (inode->nlink++ == 0) {
+		inode_ref(inode); /* for having a name */
+		inode_may_drop(fs, inode);
+		/* METADATA_INODE includes a name. */
+		owner_give_metadata(fs, inode, METADATA_NAME);
+	}
+	return 0;
 }
 
 /* The directory of its new name pays for a file that had no name (O_TMPFILE) from now on: see
@@ -257,21 +269,19 @@ static int link_add_name(struct fs *fs, struct inode *inode, struct inode *paren
 	int error;
 
 	pthread_rwlock_wrlock(&parent->dir->lock);
-	if (parent->dir->removed || inode_is_freed(inode))
+	if (parent->dir->removed)
 		error = -ENOENT;
 	else if (dir_find(parent->dir, entry->name))
 		error = -EEXIST;
 	else
-		error = tree_attach(parent, entry);
+		error = dir_add(parent->dir, entry);
 	if (!error) {
-		pthread_mutex_lock(&inode->lock);
-		if (inode->nlink++ == 0) {
-			inode_ref(inode); /* for having a name */
-			inode_may_drop(fs, inode);
-			/* METADATA_INODE includes a name. */
-			owner_give_metadata(fs, inode, METADATA_NAME);
-		}
-		pthread_mutex_unlock(&inode->lock);
+		error = inode_add_link(fs, inode, parent, entry);
+		if (error)
+			dir_remove(parent->dir, entry);
+	}
+	if (!error) {
+		inode_touch_write(parent);
 		inode_touch_change(inode);
 		record_link(fs, entry);
 	}
@@ -358,13 +368,18 @@ void tree_update_quota_dir(struct fs *fs, struct inode *inode)
 void tree_name_removed(struct fs *fs, struct inode *inode)
 {
 	bool last, drop = false;
+	brlock_token token = brlock_read_lock(&fs->topology);
 
+	/* In one step: a file without a name that counts may get one by link(2). */
 	pthread_mutex_lock(&inode->lock);
 	inode->nlink = S_ISDIR(inode->mode) ? 0 : inode->nlink - 1;
 	last = inode->nlink == 0;
-	if (last)
+	if (last) {
+		inode_uncount_held(inode);
 		drop = inode_may_drop(fs, inode);
+	}
 	pthread_mutex_unlock(&inode->lock);
+	brlock_read_unlock(&fs->topology, token);
 	inode_touch_change(inode);
 	inode_watch_changed(fs, inode);
 	if (!last) {
@@ -372,7 +387,6 @@ void tree_name_removed(struct fs *fs, struct inode *inode)
 		tree_update_quota_dir(fs, inode);
 		return;
 	}
-	inode_uncount(fs, inode);
 	if (drop)
 		inode_drop_data(fs, inode);
 	inode_put(fs, inode, 1);

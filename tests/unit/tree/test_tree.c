@@ -342,6 +342,24 @@ START_TEST(tmpfile_linked)
 }
 END_TEST
 
+START_TEST(a_file_that_lost_its_name_gets_no_other)
+{
+	ck_assert_int_eq(make_file(gpu(0), "only"), 0);
+	struct inode *file = at(gpu(0), "only");
+	int64_t before = gpu(0)->dir->rfiles;
+
+	inode_ref(file);
+	pthread_mutex_lock(&file->lock);
+	file->keep_data = true;
+	pthread_mutex_unlock(&file->lock);
+	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "only"), 0);
+	ck_assert_int_eq(tree_link(&fixture, file, gpu(0), "again"), -ENOENT);
+	ck_assert_int_eq(gpu(0)->dir->rfiles, before - 1);
+	ck_assert_int_eq(file->nlink, 0);
+	inode_put(&fixture, file, 1);
+}
+END_TEST
+
 START_TEST(set_group_id_is_inherited)
 {
 	struct inode *top = gpu(0);
@@ -443,6 +461,7 @@ int main(void)
 	tcase_add_test(tests, quotas);
 	tcase_add_test(tests, unlinked_while_open);
 	tcase_add_test(tests, tmpfile_linked);
+	tcase_add_test(tests, a_file_that_lost_its_name_gets_no_other);
 	tcase_add_test(tests, set_group_id_is_inherited);
 	tcase_add_test(tests, paths);
 	tcase_add_test(tests, deep_tree_ends);
