@@ -249,7 +249,8 @@ START_TEST(bad_lengths)
 	lengths(3, 2, "does not fit");
 	lengths(1, 0, "does not fit");
 	lengths(SAFETENSORS_HEADER_MAX, 10, "does not fit");
-	lengths(SAFETENSORS_HEADER_MAX + 1, SAFETENSORS_HEADER_MAX + 1, "no safetensors file, or damaged");
+	lengths(SAFETENSORS_HEADER_MAX + 1, SAFETENSORS_HEADER_MAX + 1,
+		"no safetensors file, or damaged");
 	lengths(UINT64_MAX, 10, "no safetensors file, or damaged");
 	lengths(UINT64_MAX - 7, 10, "no safetensors file, or damaged");
 	ck_assert_int_eq(truncate("file", 7), 0);
