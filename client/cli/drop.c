@@ -116,7 +116,7 @@ static int options_parse(struct cli_args *args, enum what *what, int *json)
 static void leases_print(const char *word)
 {
 	output_line(stdout, "%s: ended %lu lease%s", word, (unsigned long)totals.leases,
-		    totals.leases == 1 ? "" : "s");
+		    output_plural(totals.leases));
 }
 
 static json_t *drop_json(const struct place *place, enum what what, uint64_t gone)

@@ -98,8 +98,8 @@ static void facts_show(const char *path, const struct file_facts *facts)
 	output_line(
 	    stdout, "%s: %s, %s of memory on %s in %zu extent%s, %s mapped, %" PRIu64 " lease%s",
 	    path, output_size(facts->size, size), output_size(held, memory), facts->resident,
-	    facts->layout.count, facts->layout.count == 1 ? "" : "s",
-	    output_size(facts->mapped, mapped), facts->leases, facts->leases == 1 ? "" : "s");
+	    facts->layout.count, output_plural(facts->layout.count),
+	    output_size(facts->mapped, mapped), facts->leases, output_plural(facts->leases));
 	if (!facts->size && !facts->layout.count)
 		return;
 	printf("|%s|\n", layout_draw(&facts->layout, facts->size, CELLS, output_glyphs(), drawn));

@@ -178,7 +178,7 @@ static int words_move(struct cli_args *args, const char *value, const char *did,
 			   ?: all.status;
 	uint64_t moved = all.files - all.there;
 
-	printf("%s %" PRIu64 " file%s, %s moved", did, moved, moved == 1 ? "" : "s",
+	printf("%s %" PRIu64 " file%s, %s moved", did, moved, output_plural(moved),
 	       output_size(all.bytes, text));
 	if (all.there)
 		printf("; %" PRIu64 " %s there already", all.there,
