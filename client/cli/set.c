@@ -125,7 +125,9 @@ static void status_note(int status)
 static void place_set(const struct place *place, bool is_directory)
 {
 	for (int i = 0; i < all.n_words; i++) {
-		bool is_quota = strncmp(all.words[i], "quota.", strlen("quota.")) == 0;
+		char name[NAME_ROOM];
+		const struct attribute *one = word_attribute(all.words[i], name);
+		bool is_quota = one && one->kind == ATTRIBUTE_QUOTA;
 
 		/* Below a directory, quotas are the directories'. */
 		if (!all.recursive || !is_quota || is_directory)
@@ -153,24 +155,22 @@ static int tree_visit(const char *path, const struct stat *st, int type, struct 
 	return FTW_CONTINUE;
 }
 
-static int path_set(const char *path)
+static void path_set(const char *path)
 {
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(path, &place);
 
-	if (status)
-		return status;
-	if (place_is_mount(&place) && !all.recursive)
-		return params_set(&place, all.n_words, all.words);
 	all.mount = place.mount;
-	all.of_mount = place_is_mount(&place);
-	all.status = 0;
-	if (!all.recursive)
+	all.of_mount = !status && place_is_mount(&place);
+	if (status)
+		status_note(status);
+	else if (all.of_mount && !all.recursive)
+		status_note(params_set(&place, all.n_words, all.words));
+	else if (!all.recursive)
 		place_set(&place, true);
 	else if (nftw(place.path, tree_visit, DESCRIPTORS,
 		      FTW_PHYS | FTW_MOUNT | FTW_ACTIONRETVAL) < 0)
 		status_note(cli_fail(place.path, errno));
-	return all.status;
 }
 
 /* A path with = has a slash before it, such as ./a=b. */
@@ -212,12 +212,9 @@ static int set_run(struct cli_args *args)
 	all.command = args->command;
 	all.words = args->argv + n_paths;
 	all.n_words = args->argc - n_paths;
-	for (int i = 0; i < n_paths; i++) {
-		int one = path_set(args->argv[i]);
-
-		status = status ? status : one;
-	}
-	return status;
+	for (int i = 0; i < n_paths; i++)
+		path_set(args->argv[i]);
+	return all.status;
 }
 
 /* Offers "page_size=", and behind the = the values. */
