@@ -157,7 +157,7 @@ static int drop_path(const char *word, enum what what, json_t *list)
 static int drop_run(struct cli_args *args)
 {
 	enum what what;
-	int json, status = CLI_OK;
+	int json, status = CLI_OK, written = CLI_OK;
 
 	if (options_parse(args, &what, &json) < 0)
 		return CLI_USAGE;
@@ -170,11 +170,11 @@ static int drop_run(struct cli_args *args)
 	}
 	/* Of a single path, an object. */
 	if (list && args->argc > 1)
-		output_json(json_pack("{s:O}", "paths", list));
+		written = output_json(json_pack("{s:O}", "paths", list));
 	else if (json_array_size(list))
-		output_json(json_incref(json_array_get(list, 0)));
+		written = output_json(json_incref(json_array_get(list, 0)));
 	json_decref(list);
-	return status;
+	return status ? status : written;
 }
 
 static const struct cli_option options[] = {

@@ -143,12 +143,12 @@ static bool word_is_path(const char *word)
 
 static int get_run(struct cli_args *args)
 {
-	struct request request = {.command = args->command, .paths = args->argv, .n_paths = 1};
-	int json, status = CLI_OK;
+	struct request request = {.command = args->command, .n_paths = 1};
+	int json, status = CLI_OK, written = CLI_OK;
 
 	if (cli_only_json(args, &json) < 0)
 		return CLI_USAGE;
-	request.paths = args->argv;
+	request.paths = args->argv; /* without the options from here on */
 	while (request.n_paths < args->argc && word_is_path(args->argv[request.n_paths]))
 		request.n_paths++;
 	request.names = args->argv + request.n_paths;
@@ -159,12 +159,12 @@ static int get_run(struct cli_args *args)
 		status = status ? status : one;
 	}
 	if (request.n_paths > 1 && json)
-		output_json(json_pack("{s:O}", "paths", request.json));
+		written = output_json(json_pack("{s:O}", "paths", request.json));
 	else if (json && !status)
-		status = output_json(
+		written = output_json(
 		    json_incref(json_object_get(json_array_get(request.json, 0), "attributes")));
 	json_decref(request.json);
-	return status;
+	return status ? status : written;
 }
 
 static void get_offer(int count, char **words, const char *start)
