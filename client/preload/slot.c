@@ -166,17 +166,28 @@ void slot_leave(struct slot *slot)
 	pthread_rwlock_unlock(&slot->lock);
 }
 
+/* Takes the slot's write lock, if that is free and the descriptor refers to the slot's file. The
+ * calling thread is in the library. */
+static bool slot_enter_alone(struct slot *slot, int fd)
+{
+	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
+		return false;
+	if (slot_is_of(slot, fd))
+		return true;
+	pthread_rwlock_unlock(&slot->lock);
+	return false;
+}
+
 void slot_look(struct slot *slot, int fd)
 {
 	if (slot->kind != ACCESS_NONE || atomic_load(&slot->wanted) == UINT64_MAX)
 		return;
 	int error = errno;
 	INSIDE();
-	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
-		return;
-	if (slot_is_of(slot, fd))
+	if (slot_enter_alone(slot, fd)) {
 		window_look(slot, fd);
-	pthread_rwlock_unlock(&slot->lock);
+		slot_leave(slot);
+	}
 	errno = error;
 }
 
@@ -189,11 +200,11 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	if (used < atomic_load(&slot->wanted) || end <= atomic_load(&slot->reach))
 		return;
 	INSIDE();
-	if (!own_process() || pthread_rwlock_trywrlock(&slot->lock) != 0)
-		return;
-	if (slot_is_of(slot, fd) && !slot->refused)
-		window_follow(slot, fd, end);
-	pthread_rwlock_unlock(&slot->lock);
+	if (slot_enter_alone(slot, fd)) {
+		if (!slot->refused)
+			window_follow(slot, fd, end);
+		slot_leave(slot);
+	}
 	errno = error;
 }
 
