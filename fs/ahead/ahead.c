@@ -316,12 +316,10 @@ static struct ahead_block *block_find(struct ahead *ahead, const struct ahead_fi
 {
 	scoped_lock(&ahead->lock);
 	struct ahead_block *found = block_at(ahead, file->blocks, offset);
-	uint64_t end = found ? found->key->offset + found->key->bytes : offset + bytes;
+	uint64_t block_end = found ? found->key->offset + found->key->bytes : 0;
 	/* A read that goes on behind its block gets the next one where it ends. */
-	bool begins = !found || !found->is_read || offset + bytes > end;
-
-	if (offset + bytes > end)
-		end = offset + bytes;
+	uint64_t end = offset + bytes > block_end ? offset + bytes : block_end;
+	bool begins = !found || !found->is_read || end > block_end;
 
 	/* After a request of less than a page the program goes on as before. */
 	if (found && length < found->key->bytes)
