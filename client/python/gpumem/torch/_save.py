@@ -120,19 +120,21 @@ def _pack_header(places: Mapping[str, _Place], metadata: Optional[Mapping[str, s
 
 
 def _fill(storage: Any, header: bytes, places: Mapping[str, _Place], name: str) -> None:
-    """Copies header and tensors into a file's storage, and waits for the copies."""
-    devices = {place.tensor.device for place in places.values()}
-    _tensors.bytes_at(storage, 0, len(header)).copy_(torch.frombuffer(bytearray(header), dtype=torch.uint8))
-    for key, place in places.items():
-        if not place.size:
-            continue
-        tensor = place.tensor.detach()
-        source = tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
-        try:
-            _tensors.bytes_at(storage, len(header) + place.begin, place.size).copy_(source)
-        except RuntimeError as error:
-            raise type(error)(f"{name}: tensor {key!r}: {error}") from error
-    _tensors.synchronize(devices | {torch.device(storage.device)})
+    """Copies header and tensors into a file's storage, and waits for the copies. All targets are made by one call: a
+    model has hundreds of tensors, and the GPU copies them faster than Python makes a tensor for each."""
+    sizes = [len(header), *(place.size for place in places.values())]
+    with torch.no_grad():
+        start, *targets = _tensors.bytes_at(storage, 0, sum(sizes)).split(sizes)
+        start.copy_(torch.frombuffer(bytearray(header), dtype=torch.uint8))
+        for (key, place), target in zip(places.items(), targets):
+            if not place.size:
+                continue
+            source = place.tensor.resolve_conj().resolve_neg().view(-1).view(torch.uint8)
+            try:
+                target.copy_(source)
+            except RuntimeError as error:
+                raise type(error)(f"{name}: tensor {key!r}: {error}") from error
+    _tensors.synchronize({place.tensor.device for place in places.values()} | {torch.device(storage.device)})
 
 
 def _save_elsewhere(tensors: dict[str, torch.Tensor], name: str, metadata: Any, error: OSError) -> None:
