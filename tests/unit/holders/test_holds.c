@@ -262,6 +262,30 @@ START_TEST(a_released_chunk_is_taken_again)
 END_TEST
 
 /* Who may have no more descriptors loses the chunk to the driver. */
+/* The bytes of the former file are not the next file's. */
+START_TEST(a_chunk_that_is_taken_again_is_zero)
+{
+	static char content[BYTES], zeroes[BYTES];
+	struct peer peer = peer_start();
+	struct inode *inode = file_given("a", &peer);
+	struct inode_call call;
+
+	memset(content, 'a', BYTES);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_write(inode->file, &call.call, content, BYTES, 0), BYTES);
+	file_remove("a", inode);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), BYTES);
+	inode = file_with_memory("b", 1);
+	ck_assert_uint_eq(holds_shelved(&fixture, 1, &fixture.volumes[0]), 0);
+	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
+	ck_assert_int_eq(file_read(inode->file, &call.call, content, BYTES, 0), BYTES);
+	ck_assert_mem_eq(content, zeroes, BYTES);
+	file_remove("b", inode);
+	peer_end(&peer);
+	receiver_put(&fixture, peer.receiver);
+}
+END_TEST
+
 START_TEST(a_chunk_on_the_shelf_costs_a_descriptor)
 {
 	struct peer peer = peer_start();
@@ -645,6 +669,7 @@ int main(void)
 	tcase_add_test(tcase, charged_until_the_last_process_ends);
 	tcase_add_test(tcase, later_processes_keep_no_earlier_chunk);
 	tcase_add_test(tcase, a_released_chunk_is_taken_again);
+	tcase_add_test(tcase, a_chunk_that_is_taken_again_is_zero);
 	tcase_add_test(tcase, a_chunk_on_the_shelf_costs_a_descriptor);
 	tcase_add_test(tcase, a_chunk_does_not_go_to_a_new_owner);
 	tcase_add_test(tcase, a_file_is_renewed_for_a_new_owner);
