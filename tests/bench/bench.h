@@ -13,6 +13,7 @@
 #define REPS_MAX    15
 #define TARGETS_MAX 16
 #define PEERS_MAX   4
+#define POINTS_MAX  8
 #define PATH_MAX_   4096
 #define WHY_MAX	    160
 #define LABEL_MAX   64
@@ -142,7 +143,9 @@ struct peer {
 struct options {
 	enum bench_form form;
 	enum bench_backend backend;
-	const char *only; /* cases, comma-separated; NULL: all */
+	const char *only;		/* cases, comma-separated; NULL: all */
+	const char *points[POINTS_MAX]; /* labels; none: all points */
+	unsigned n_points;
 	/* Additional options for gpumemfs and the null daemon, or NULL. */
 	const char *mount_options;
 	const char *json, *svg;

@@ -61,10 +61,24 @@ static void *grown(void *array, size_t n, size_t size)
 	return more;
 }
 
+/* A case that measures its points together needs all of them. */
+static bool is_asked_for(const struct options *options, const struct bench_case *of,
+			 const char *label)
+{
+	if (of->rounds == CASE_TOGETHER)
+		return true;
+	for (unsigned i = 0; i < options->n_points; i++)
+		if (strcmp(options->points[i], label) == 0)
+			return true;
+	return !options->n_points;
+}
+
 void point_add(struct bench *bench, const struct point *point)
 {
 	struct case_report *report = current(bench);
 
+	if (!is_asked_for(&bench->options, report->of, point->label))
+		return;
 	report->points = grown(report->points, report->n_points + 1, sizeof(*report->points));
 	report->points[report->n_points++] = *point;
 }

@@ -36,6 +36,9 @@ static const char help[] =
     "  --quick                       small and short, to see that every case works\n"
     "  --long                        a million files, and more time\n"
     "  --only CASE[,CASE]...         these cases (--list shows them)\n"
+    "  --point LABEL                 of these cases the points with this label (up to 8 times), "
+    "where\n"
+    "                                points are measured one by one\n"
     "  --reps N                      repetitions, whose median counts (default 5)\n"
     "  --size SIZE                   each thread's part of the large file (default 64M, or what\n"
     "                                memory allows; a multiple of the largest operation, 16M)\n"
@@ -52,6 +55,7 @@ enum {
 	OPT_QUICK,
 	OPT_LONG,
 	OPT_ONLY,
+	OPT_POINT,
 	OPT_REPS,
 	OPT_SIZE,
 	OPT_BUDGET,
@@ -68,6 +72,7 @@ static const struct option long_options[] = {
     {"quick", no_argument, NULL, OPT_QUICK},
     {"long", no_argument, NULL, OPT_LONG},
     {"only", required_argument, NULL, OPT_ONLY},
+    {"point", required_argument, NULL, OPT_POINT},
     {"reps", required_argument, NULL, OPT_REPS},
     {"size", required_argument, NULL, OPT_SIZE},
     {"budget", required_argument, NULL, OPT_BUDGET},
@@ -159,6 +164,11 @@ static int parse_one(int option, const char *text, struct options *options)
 		return 0;
 	case OPT_ONLY:
 		return parse_only(text, options);
+	case OPT_POINT:
+		if (options->n_points == POINTS_MAX)
+			return bad("point", text);
+		options->points[options->n_points++] = text;
+		return 0;
 	case OPT_REPS:
 		if (parse_u64(text, 1, REPS_MAX, &number) < 0)
 			return bad("reps", text);
