@@ -102,6 +102,17 @@ def _lease(fd: int, name: str) -> Optional[FileMemory]:
         raise
 
 
+def _open_both(name: str, flags: int, dir_fd: Optional[int] = None) -> int:
+    """For reading and writing, so that a GPU may use the memory in place; for reading alone where no more is allowed."""
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(name, os.O_RDWR | flags, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ETXTBSY):
+            raise
+        return os.open(name, os.O_RDONLY | flags, dir_fd=dir_fd)
+
+
 def _pinned(size: int) -> Any:
     import torch
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)
@@ -202,12 +213,7 @@ class Source:
     """A file of the root, open for the whole copy."""
 
     def __init__(self, path: str, entry: Entry) -> None:
-        try:
-            self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ETXTBSY):
-                raise
-            self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self.fd = _open_both(path, 0)
         self.path, self._entry, self._state = path, entry, self._now()
         if self._state[0] != entry.size:
             raise OSError(errno.ESTALE, "the file changed its size", path)
@@ -339,9 +345,8 @@ class Target:
 
     def _open_old(self) -> bool:
         """Opens the old file, which may be what the root has."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         with contextlib.suppress(OSError):
-            self._fd = os.open(self._where.name, flags, dir_fd=self._where.folder)
+            self._fd = _open_both(self._where.name, os.O_NOFOLLOW, self._where.folder)
         return self._fd >= 0
 
     def _open_partial(self) -> None:
