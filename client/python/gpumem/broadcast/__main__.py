@@ -36,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("dest", metavar="DEST", nargs="?",
                         help="where the other ranks write (default: PATH), with {rank} or {local_rank} for a number")
     parser.add_argument("--root", type=int, default=0, metavar="RANK", help="the rank that has PATH (default: 0)")
-    parser.add_argument("--piece", type=_size, default=_pieces.PIECE, metavar="SIZE",
-                        help="bytes that are sent at once (default: 64M)")
+    parser.add_argument("--piece", type=_size, metavar="SIZE",
+                        help="bytes that are sent at once (default: 64M, between GPUs 256M)")
     parser.add_argument("--shard", action="store_true",
                         help="each rank, the root too, gets its slice of the tensors of PATH in the file DEST")
     parser.add_argument("--dim", type=int, default=0, metavar="N",
@@ -59,12 +59,13 @@ def _text(report: Any) -> str:
     assert isinstance(report, Report)
     way = report.engine + (", GPU to GPU" if report.cuda else "")
     return (f"{report.files} file{'s' * (report.files != 1)} of {report.bytes} bytes, {report.copies} copies by {way}: sent {report.sent} of "
-            f"{report.pieces} pieces, {_rate(report.bytes, report.seconds)}")
+            f"{report.pieces} pieces, {_rate(report.bytes, report.seconds)} until all was checked; start "
+            f"{report.starting:.2f} s")
 
 
 def _run(args: argparse.Namespace, engine: Engine) -> Any:
     if args.shard:
-        return shard(args.path, args.dest, dim=args.dim, root=args.root, piece=args.piece, engine=engine)
+        return shard(args.path, args.dest, dim=args.dim, root=args.root, piece=args.piece or _pieces.PIECE, engine=engine)
     return broadcast(args.path, args.dest, root=args.root, piece=args.piece, engine=engine)
 
 

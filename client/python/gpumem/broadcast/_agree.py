@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from ._engine import Engine
@@ -23,6 +24,18 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__} {error}".rstrip()
 
 
+def named(engine: Engine, error: BaseException) -> str:
+    return f"rank {engine.rank} ({socket.gethostname()}): {describe(error)}"
+
+
+def give_up(failures: Sequence[Optional[str]]) -> None:
+    """BroadcastError if a rank has a failure."""
+    texts = [text for text in failures if text]
+    if texts:
+        more = f" (and {len(texts) - 1} other ranks failed)" if len(texts) > 1 else ""
+        raise BroadcastError(texts[0] + more)
+
+
 def agree(engine: Engine, function: Optional[Callable[[], Any]] = None) -> list[Any]:
     """Calls the function, and gives the results of all ranks; a rank without a function has None. BroadcastError: the
     function of a rank failed."""
@@ -30,10 +43,7 @@ def agree(engine: Engine, function: Optional[Callable[[], Any]] = None) -> list[
     try:
         result = function() if function else None
     except Exception as error:
-        failure = f"rank {engine.rank} ({socket.gethostname()}): {describe(error)}"
+        failure = named(engine, error)
     answers = engine.gather((failure, result))
-    failures = [answer[0] for answer in answers if answer[0]]
-    if failures:
-        more = f" (and {len(failures) - 1} other ranks failed)" if len(failures) > 1 else ""
-        raise BroadcastError(failures[0] + more)
+    give_up([answer[0] for answer in answers])
     return [answer[1] for answer in answers]

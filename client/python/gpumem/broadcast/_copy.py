@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from .. import _placeholders
-from . import _files, _folders, _pieces
-from ._agree import agree
+from . import _files, _folders, _pieces, _sums
+from ._agree import agree, give_up, named
 from ._engine import Engine, open_engine
 from ._files import Bytes, Entry, Source, Target
 from ._folders import Folders, Place
@@ -22,7 +22,8 @@ Path = Union[str, "os.PathLike[str]"]
 
 class Report(NamedTuple):
     """What a broadcast did. copies: files written, of all ranks. sent: of all pieces those that a rank lacked.
-    seconds: from the first to the last byte of all files. cuda: some pieces went from GPU to GPU."""
+    seconds: until the last byte of the last file was checked, without starting: the seconds until ranks could send or
+    compare the first piece. cuda: some pieces went from GPU to GPU."""
 
     files: int
     bytes: int
@@ -32,6 +33,7 @@ class Report(NamedTuple):
     seconds: float
     engine: str
     cuda: bool
+    starting: float
 
 
 def own_path(path: Path, engine: Engine) -> str:
@@ -52,8 +54,10 @@ def _writers(places: Sequence[Any], root: int) -> list[int]:
 class _Copy:
     """The state of a broadcast in one rank."""
 
-    def __init__(self, engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int) -> None:
-        _pieces.check_size(piece)
+    def __init__(self, engine: Engine, path: Path, dest: Optional[Path], root: int,
+                 piece: Optional[int]) -> None:
+        if piece is not None:
+            _pieces.check_size(piece)
         if not 0 <= root < engine.size:
             raise ValueError(f"the root is rank {root}, and there are {engine.size} ranks")
         self.engine, self.root, self.piece = engine, root, piece
@@ -64,6 +68,8 @@ class _Copy:
         self.folders: Optional[Folders] = None
         self.where = Place(-1, "")
         self.sent, self.pieces, self.cuda = 0, 0, False
+        self.started: set[Any] = set()
+        self.starting = 0.0
 
     def find(self) -> list[Entry]:
         """The root's files, and which ranks write them."""
@@ -112,6 +118,16 @@ class _Copy:
         """Each rank opens all files and allocates all memory, so that a rank without room ends the run at its start."""
         self.states = agree(self.engine, lambda: [self._open(entry) for entry in entries])
 
+    def _is_cuda(self, number: int, ranks: Sequence[int]) -> bool:
+        """Whether the ranks have the file on GPUs, each on another."""
+        devices = [self.states[rank][number][0] for rank in ranks]
+        return None not in devices and len(set(devices)) == len(devices)
+
+    def _piece_bytes(self, number: int) -> int:
+        if self.piece is not None:
+            return self.piece
+        return _pieces.PIECE_CUDA if self._is_cuda(number, [self.root, *self.writers]) else _pieces.PIECE
+
     def _compare(self, number: int, pieces: Sequence[Any]) -> tuple[list[int], list[int]]:
         """For files of which bytes are there: the pieces that must be sent, and the ranks that need them."""
         everything = list(range(len(pieces))), self.writers
@@ -120,7 +136,11 @@ class _Copy:
             return everything
         file = self.files[number] if self.files else None
         has_bytes = self.is_root or self.engine.rank in kept
-        sums = agree(self.engine, (lambda: self._sums(file, pieces)) if has_bytes else None)
+        if "sums" not in self.started:
+            start, first = time.monotonic(), [piece._replace(end=piece.begin + 1) for piece in pieces[:1]]
+            agree(self.engine, (lambda: self._sums(number, first)) if has_bytes else None)
+            self._has_started("sums", start)
+        sums = agree(self.engine, (lambda: self._sums(number, pieces)) if has_bytes else None)
         lacking = {rank: _pieces.missing(sums[self.root], sums[rank]) for rank in self.writers}
         states = agree(self.engine, lambda: self._compared(file, number, bool(lacking.get(self.engine.rank, ()))))
         for rank, state in enumerate(states):
@@ -129,13 +149,11 @@ class _Copy:
                 lacking[rank] = _pieces.missing(sums[self.root], None)
         return sorted(set().union(*lacking.values())), [rank for rank in self.writers if lacking[rank]]
 
-    def _sums(self, file: Any, pieces: Sequence[Any]) -> list[int]:
-        file.bytes.prepare(self.engine, self._alone(file), self.piece)
-        return _pieces.sums(file.bytes, pieces)
-
-    def _alone(self, file: Any) -> bool:
-        """Whether the rank's GPU computes the checksums."""
-        return self.engine.has_cuda and file.bytes.device() is not None
+    def _sums(self, number: int, pieces: Sequence[Any]) -> list[int]:
+        content = self._bytes(number)
+        # The rank's GPU computes the checksums of its own memory.
+        content.prepare(self.engine, self.engine.has_cuda and content.device() is not None, self._piece_bytes(number))
+        return _pieces.sums(content, pieces)
 
     def _compared(self, file: Any, number: int, differs: bool) -> tuple[Optional[str], bool]:
         if isinstance(file, Target):
@@ -143,24 +161,43 @@ class _Copy:
         return self._state(number)
 
     def transfer(self, number: int, entry: Entry) -> None:
-        pieces = _pieces.plan(entry.size, self.piece)
+        pieces = _pieces.plan(entry.size, self._piece_bytes(number))
         wanted, ranks = self._compare(number, pieces)
         self.pieces += len(pieces)
         self.sent += len(wanted) if ranks else 0
         if not wanted or not ranks:
             return
         ranks = sorted([self.root, *ranks])
-        devices = [self.states[rank][number][0] for rank in ranks]
-        cuda = None not in devices and len(set(devices)) == len(devices)
-        self.cuda = self.cuda or cuda
-        group = self.engine.group(ranks, cuda)
         takes_part = self.engine.rank in ranks
-        agree(self.engine, (lambda: self._prepare(number, cuda)) if takes_part else None)
+        group = self._connect(number, ranks)
         for begin in range(0, len(wanted), _pieces.WINDOW):
             some = [pieces[at] for at in wanted[begin:begin + _pieces.WINDOW]]
             self._send(self.files[number] if takes_part else None, group, some)
         if takes_part:
             self._bytes(number).rest()
+
+    def _connect(self, number: int, ranks: Sequence[int]) -> Any:
+        """The group of these ranks, ready to send. The first collective of NCCL makes the connections, and the first
+        checksum loads kernels: a new group sends and sums a byte."""
+        start, cuda = time.monotonic(), self._is_cuda(number, ranks)
+        self.cuda = self.cuda or cuda
+        takes_part = self.engine.rank in ranks
+        group = self.engine.group(ranks, cuda)
+        agree(self.engine, (lambda: self._prepare(number, cuda)) if takes_part else None)
+        if (tuple(ranks), cuda) not in self.started:
+            if cuda:
+                agree(self.engine, (lambda: self._send_first(number, group)) if takes_part else None)
+            self._has_started((tuple(ranks), cuda), start)
+        return group
+
+    def _send_first(self, number: int, group: Any) -> None:
+        byte = self._bytes(number).room(0, 0, 1)
+        self.engine.wait(self.engine.start(group, byte, self.root))
+        _sums.of(byte)
+
+    def _has_started(self, what: Any, since: float) -> None:
+        self.started.add(what)
+        self.starting += time.monotonic() - since
 
     def _bytes(self, number: int) -> Bytes:
         content = self.files[number].bytes
@@ -169,7 +206,7 @@ class _Copy:
 
     def _prepare(self, number: int, cuda: bool) -> None:
         file = self.files[number]
-        self._bytes(number).prepare(self.engine, cuda, self.piece)
+        self._bytes(number).prepare(self.engine, cuda, self._piece_bytes(number))
         if isinstance(file, Target):
             file.begin()
 
@@ -179,16 +216,16 @@ class _Copy:
             window = _pieces.Window(self.engine, group, self.root, file.bytes)
             window.send(pieces)
         sums = agree(self.engine, window.sums if window else None)
-        if file is not None:
-            agree(self.engine, lambda: self._check(file, sums[self.root], sums[self.engine.rank]))
-        else:
-            agree(self.engine)
+        wrong = file is not None and sums[self.root] != sums[self.engine.rank]
+        failure = named(self.engine, self._changed(file, sums[self.root], sums[self.engine.rank])) if wrong else None
+        if any(found not in (None, sums[self.root]) for found in sums):
+            give_up(self.engine.gather(failure))
 
-    def _check(self, file: Any, wanted: list[int], found: list[int]) -> None:
-        if wanted != found:
-            number = min(_pieces.missing(wanted, found))
-            raise OSError(errno.EBADMSG, f"bytes changed on their way (piece {number} of {len(wanted)}): start again, "
-                          "which sends the pieces that differ", file.bytes.name)
+    @staticmethod
+    def _changed(file: Any, wanted: list[int], found: list[int]) -> OSError:
+        number = min(_pieces.missing(wanted, found))
+        return OSError(errno.EBADMSG, f"bytes changed on their way (piece {number} of {len(wanted)}): start again, "
+                       "which sends the pieces that differ", file.bytes.name)
 
     def finish(self) -> None:
         """When all bytes are everywhere, each rank gives its files their names."""
@@ -206,7 +243,7 @@ class _Copy:
             self.folders.close()
 
 
-def _run(engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int) -> Report:
+def _run(engine: Engine, path: Path, dest: Optional[Path], root: int, piece: Optional[int]) -> Report:
     copy = _Copy(engine, path, dest, root, piece)
     try:
         entries = copy.find()
@@ -214,21 +251,22 @@ def _run(engine: Engine, path: Path, dest: Optional[Path], root: int, piece: int
         start = time.monotonic()
         for number, entry in enumerate(entries):
             copy.transfer(number, entry)
-        seconds = time.monotonic() - start
+        seconds = time.monotonic() - start - copy.starting
         copy.finish()
     finally:
         copy.close()
     return Report(len(entries), sum(entry.size for entry in entries), len(entries) * len(copy.writers), copy.sent,
-                  copy.pieces, seconds, engine.name, copy.cuda)
+                  copy.pieces, seconds, engine.name, copy.cuda, copy.starting)
 
 
-def broadcast(path: Path, dest: Optional[Path] = None, *, root: int = 0, piece: int = _pieces.PIECE,
+def broadcast(path: Path, dest: Optional[Path] = None, *, root: int = 0, piece: Optional[int] = None,
               engine: Union[str, Engine] = "auto", timeout: Optional[float] = None) -> Report:
     """Copies a file, or the files below a directory, from one rank to all others. Every rank calls this function.
 
     path: at the root. dest: at the other ranks; None: the same path. {rank} and {local_rank} in a path stand for the
     rank's numbers. One rank writes each destination: of ranks with the same destination on one machine, for example in
-    containers that share a mount, the first. piece: bytes that are sent at once. engine: "torch", "mpi", or "auto" for
+    containers that share a mount, the first. piece: bytes that are sent at once; None: 64 MiB, and 256 MiB if all files
+    are on GPUs of their own. engine: "torch", "mpi", or "auto" for
     the engine whose launcher started the program. timeout: in seconds, how long a rank waits for another (torch).
 
     A file gets its name when all files have arrived everywhere. Until then the bytes are in .NAME.gpumem-part there;
