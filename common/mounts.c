@@ -187,6 +187,27 @@ int unmount_device(const char *path, dev_t *device)
 	return 0;
 }
 
+/* "start-end flags offset device:device inode path", whose numbers but the inode are hexadecimal.
+ */
+struct maps_line maps_line_parse(const char *line)
+{
+	struct maps_line parsed;
+	char *at;
+
+	parsed.start = strtoull(line, &at, 16);
+	parsed.end = strtoull(at + (*at == '-'), &at, 16);
+	at += strspn(at, " ");
+	at += strcspn(at, " ");
+	parsed.offset = strtoull(at, &at, 16);
+	unsigned upper = (unsigned)strtoul(at, &at, 16);
+	unsigned lower = (unsigned)strtoul(at + (*at == ':'), &at, 16);
+
+	parsed.device = makedev(upper, lower);
+	parsed.inode = strtoull(at, &at, 10);
+	parsed.path = at + strspn(at, " ");
+	return parsed;
+}
+
 /* Another file system may have been mounted there since. */
 void unmount_lazily(const char *mountpoint, dev_t device)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Which file systems are mounted where, from /proc/self/mountinfo, and unmounting. For the daemon,
- * the library and the command. */
+/* Which file systems are mounted where, from /proc/self/mountinfo, whose files processes map, from
+ * /proc/PID/maps, and unmounting. For the daemon, the library and the command. */
 #ifndef COMMON_MOUNTS_H
 #define COMMON_MOUNTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -51,6 +52,17 @@ char *mountinfo_options(FILE *table, const char *path, const char *fstype);
 
 /* Whether a comma-separated list of options has this option, with or without a value. */
 bool option_list_has(const char *list, const char *name);
+
+/* The fields of a line of /proc/PID/maps. */
+struct maps_line {
+	uint64_t start, end; /* addresses */
+	uint64_t offset;     /* in the file */
+	uint64_t inode;	     /* 0: the mapping is of no file, or the line has another form */
+	dev_t device;
+	const char *path; /* within the line, with its newline */
+};
+
+struct maps_line maps_line_parse(const char *line);
 
 /* Unmounts the file system at mountpoint if its device number is still device (0: unknown, unmount
  * in any case). Lazy: open files do not keep the mount busy. Root unmounts itself, other users by

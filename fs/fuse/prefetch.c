@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/mounts.h"
 #include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
@@ -89,29 +89,6 @@ static bool job_take(struct prefetch *prefetch, struct prefetch_job *job)
 	return false;
 }
 
-struct mapping {
-	uintptr_t start, end;
-	uint64_t offset, ino;
-	dev_t device;
-};
-
-/* "start-end flags offset device:device inode path" of /proc/PID/maps, whose numbers but the last
- * are hexadecimal. A line that lacks one gives an inode of 0, which no file has. */
-static struct mapping mapping_parse(const char *line)
-{
-	char *at;
-	uintptr_t start = strtoul(line, &at, 16);
-	uintptr_t end = strtoul(at + (*at == '-'), &at, 16);
-
-	at += strspn(at, " ");
-	at += strcspn(at, " ");
-	uint64_t offset = strtoull(at, &at, 16);
-	unsigned upper = (unsigned)strtoul(at, &at, 16);
-	unsigned lower = (unsigned)strtoul(at + (*at == ':'), &at, 16);
-
-	return (struct mapping){start, end, offset, strtoull(at, NULL, 10), makedev(upper, lower)};
-}
-
 /* Where a process has mapped the job's first byte. The job ends where the mapping ends. */
 static char *mapping_find(const struct session *session, pid_t process, struct prefetch_job *job)
 {
@@ -121,15 +98,15 @@ static char *mapping_find(const struct session *session, pid_t process, struct p
 	snprintf(path, sizeof(path), "/proc/%d/maps", process);
 	FILE *maps AUTO_FCLOSE = fopen(path, "re");
 	while (maps && getline(&line, &room, maps) > 0) {
-		struct mapping found = mapping_parse(line);
+		struct maps_line found = maps_line_parse(line);
 		uint64_t bytes = found.end - found.start;
 
-		if (found.device != session->device || found.ino != job->ino ||
+		if (found.device != session->device || found.inode != job->ino ||
 		    found.offset > job->from || job->from - found.offset >= bytes)
 			continue;
 		if (job->to - found.offset > bytes)
 			job->to = found.offset + bytes;
-		return (char *)found.start + (job->from - found.offset);
+		return (char *)(uintptr_t)found.start + (job->from - found.offset);
 	}
 	return NULL;
 }

@@ -167,6 +167,35 @@ START_TEST(reads_the_running_kernel)
 }
 END_TEST
 
+START_TEST(a_mapping_of_a_file)
+{
+	struct maps_line line = maps_line_parse(
+	    "7f0c54000000-7f0c54400000 r--s 00200000 00:2f 4711   /mnt/gpu0/a b (deleted)\n");
+
+	ck_assert_uint_eq(line.start, 0x7f0c54000000);
+	ck_assert_uint_eq(line.end, 0x7f0c54400000);
+	ck_assert_uint_eq(line.offset, 0x200000);
+	ck_assert_uint_eq(line.device, makedev(0, 0x2f));
+	ck_assert_uint_eq(line.inode, 4711);
+	ck_assert_str_eq(line.path, "/mnt/gpu0/a b (deleted)\n");
+}
+END_TEST
+
+START_TEST(a_mapping_of_no_file)
+{
+	static const char *const lines[] = {
+	    "7ffc1000-7ffc2000 rw-p 00000000 00:00 0   [stack]\n",
+	    "7ffc1000-7ffc2000 rw-p 00000000 00:00 0\n",
+	    "7ffc1000",
+	    "no line of maps",
+	    "",
+	};
+
+	for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		ck_assert_uint_eq(maps_line_parse(lines[i]).inode, 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -177,5 +206,7 @@ int main(void)
 	tcase_add_test(tests, options_of_the_last_mount);
 	tcase_add_test(tests, which_devices_are_mounted);
 	tcase_add_test(tests, reads_the_running_kernel);
+	tcase_add_test(tests, a_mapping_of_a_file);
+	tcase_add_test(tests, a_mapping_of_no_file);
 	return unit_main(suite);
 }
