@@ -215,6 +215,35 @@ int mounts_answers(const struct mount_at *mount)
 	return child_wait(child);
 }
 
+static void mounts_drop(struct mounts *mounts, dev_t device)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < mounts->count; i++)
+		if (mounts->at[i].device == device)
+			mount_free(&mounts->at[i]);
+		else
+			mounts->at[kept++] = mounts->at[i];
+	mounts->count = kept;
+}
+
+int mounts_drop_dead(struct mounts *mounts)
+{
+	int status = CLI_OK;
+
+	for (size_t i = 0; i < mounts->count;) {
+		int error = mounts_answers(&mounts->at[i]);
+
+		if (error) {
+			status = cli_fail(mounts->at[i].where, -error);
+			mounts_drop(mounts, mounts->at[i].device);
+		} else {
+			i++;
+		}
+	}
+	return status;
+}
+
 /* Finds the mount of place->path. */
 static int place_locate(const char *path, struct place *place)
 {

@@ -50,6 +50,10 @@ const struct mount_at *mounts_named(const struct mounts *mounts, const char *wor
  * calling process must have no other threads. */
 int mounts_answers(const struct mount_at *mount);
 
+/* Reports each file system that does not answer, and leaves its mounts out. Gives the exit status.
+ * The calling process must have no other threads. */
+int mounts_drop_dead(struct mounts *mounts);
+
 /* A path of the command line with its mount. */
 struct place {
 	struct mounts mounts;
