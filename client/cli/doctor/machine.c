@@ -75,8 +75,8 @@ static void check_uring(struct doctor *doctor)
 	if (!on)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring",
 			    "Linux 6.14 has it, once the module fuse is loaded",
-			    "this kernel does not offer FUSE over io_uring: small reads and writes "
-			    "are slower");
+			    "this kernel does not offer FUSE over io_uring: open and stat are "
+			    "slower");
 	else if (cores < DOCTOR_URING_CORES)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring", NULL,
 			    "%s: a mount would not use it on %d processors",
@@ -86,8 +86,8 @@ static void check_uring(struct doctor *doctor)
 			    "on, for mounts with io_uring=on or recovery=off");
 	else
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring", DOCTOR_URING_LIFT,
-			    "off: small reads and writes of mounts with io_uring=on or "
-			    "recovery=off would be faster with it");
+			    "off: open and stat on mounts with io_uring=on or recovery=off would "
+			    "be faster with it");
 }
 
 static void check_pages(struct doctor *doctor)
