@@ -106,42 +106,64 @@ static void facts_show(const char *path, const struct file_facts *facts)
 	layout_table(&facts->layout);
 }
 
-static int map_run(struct cli_args *args)
+static json_t *facts_json(const char *path, const struct file_facts *facts)
+{
+	return json_pack("{s:o, s:I, s:I, s:s, s:I, s:I, s:o}", "path", output_json_text(path),
+			 "size", (json_int_t)facts->size, "memory_bytes",
+			 (json_int_t)layout_bytes(&facts->layout), "resident", facts->resident,
+			 "mapped_bytes", (json_int_t)facts->mapped, "leases",
+			 (json_int_t)facts->leases, "extents", layout_json(&facts->layout));
+}
+
+/* list: NULL without --json. */
+static int map_path(const char *path, json_t *list)
 {
 	AUTO_PLACE struct place place = {0};
 	struct file_facts facts = {0};
-	int json;
-
-	if (cli_only_json(args, &json) < 0)
-		return CLI_USAGE;
-	int status = place_find(args->argv[0], &place);
+	int status = place_find(path, &place);
 
 	if (status)
 		return status;
 	status = facts_read(place.path, &facts);
-	if (status == CLI_OK && json)
-		status = output_json(
-		    json_pack("{s:o, s:I, s:I, s:s, s:I, s:I, s:o}", "path",
-			      output_json_text(place.path), "size", (json_int_t)facts.size,
-			      "memory_bytes", (json_int_t)layout_bytes(&facts.layout), "resident",
-			      facts.resident, "mapped_bytes", (json_int_t)facts.mapped, "leases",
-			      (json_int_t)facts.leases, "extents", layout_json(&facts.layout)));
+	if (status == CLI_OK && list)
+		json_array_append_new(list, facts_json(place.path, &facts));
 	else if (status == CLI_OK)
-		facts_show(args->argv[0], &facts);
+		facts_show(path, &facts);
 	layout_free(&facts.layout);
 	return status;
+}
+
+static int map_run(struct cli_args *args)
+{
+	int json, status = CLI_OK, written = CLI_OK;
+
+	if (cli_only_json(args, &json) < 0)
+		return CLI_USAGE;
+	json_t *list = json ? json_array() : NULL;
+
+	for (int i = 0; i < args->argc; i++) {
+		int one = map_path(args->argv[i], list);
+
+		status = status ? status : one;
+	}
+	if (json && args->argc > 1)
+		written = output_json(json_pack("{s:O}", "paths", list));
+	else if (json && !status)
+		written = output_json(json_incref(json_array_get(list, 0)));
+	json_decref(list);
+	return status ? status : written;
 }
 
 static const struct cli_option options[] = {CLI_JSON, {0}};
 
 const struct command command_map = {
     .name = "map",
-    .words = "PATH",
+    .words = "PATH...",
     .summary = "Draw how a file lies in memory, and list its extents",
     .more = "In the drawing neighbouring chunks differ in shade, parts of shared chunks are\n"
 	    "dotted, and holes are empty.",
     .options = options,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = -1,
     .run = map_run,
 };

@@ -25,7 +25,8 @@ struct parking {
 	unsigned seconds;
 	json_t *all; /* a row for each process */
 	int status;
-	/* Of the place that is asked. */
+	/* Of the word that is asked for. */
+	size_t first;	    /* its first row */
 	const char *where;  /* the mount */
 	const char *inside; /* the file within the mount; NULL: all files of the process */
 };
@@ -80,7 +81,7 @@ static bool row_is_there(const struct parking *parking, pid_t pid)
 	size_t i;
 
 	json_array_foreach (parking->all, i, row)
-		if ((pid_t)facts_number(row, "pid") == pid && mount &&
+		if (i >= parking->first && (pid_t)facts_number(row, "pid") == pid && mount &&
 		    strcmp(json_string_value(json_object_get(row, "mount")), mount) == 0)
 			return true;
 	return false;
@@ -213,30 +214,50 @@ static int process_fail(pid_t pid, enum gpumem_notice what)
 	return CLI_FAILED;
 }
 
+/* CLI_USAGE, or else 0 and the status in parking. */
+static int word_ask(struct cli_args *args, struct parking *parking, const char *word, bool json)
+{
+	enum gpumem_notice what = parking->request.what;
+	bool digits = word[strspn(word, "0123456789")] == '\0';
+	int before = parking->status;
+	uint64_t pid = 0;
+
+	if (digits && parse_u64(word, 1, INT32_MAX, &pid))
+		return cli_usage(args->command, "%s is no number of a process", word);
+	parking->request.pid = (pid_t)pid;
+	parking->first = json_array_size(parking->all);
+	parking->inside = NULL;
+	parking->status = CLI_OK;
+	if (digits)
+		process_ask(parking);
+	else
+		file_ask(parking, word);
+	bool none = !parking->status && json_array_size(parking->all) == parking->first;
+
+	if (none && digits)
+		parking->status = process_fail(parking->request.pid, what);
+	else if (none && !json)
+		output_line(stdout, "%s: no process has it %s", word,
+			    what == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
+	if (!parking->status)
+		parking->status = before;
+	return CLI_OK;
+}
+
 static int processes_ask(struct cli_args *args, enum gpumem_notice what)
 {
 	struct parking parking = {.request = {.what = what}};
-	uint64_t pid = 0;
 	int json, status = options_read(args, &parking, &json);
 
 	if (status)
 		return status;
-	const char *word = args->argv[0];
-	bool digits = word[strspn(word, "0123456789")] == '\0';
-
-	if (digits && parse_u64(word, 1, INT32_MAX, &pid))
-		return cli_usage(args->command, "%s is no number of a process", word);
-	parking.request.pid = (pid_t)pid;
 	parking.all = json_array();
-	if (digits)
-		process_ask(&parking);
-	else
-		file_ask(&parking, word);
-	if (!parking.status && !json_array_size(parking.all) && digits)
-		parking.status = process_fail(parking.request.pid, what);
-	if (!parking.status && !json_array_size(parking.all) && !json)
-		output_line(stdout, "%s: no process has it %s", word,
-			    what == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
+	for (int i = 0; i < args->argc && status != CLI_USAGE; i++)
+		status = word_ask(args, &parking, args->argv[i], json);
+	if (status == CLI_USAGE) {
+		json_decref(parking.all);
+		return status;
+	}
 	return output_list("processes", parking.all, json, parking.status, processes_write);
 }
 
@@ -258,23 +279,23 @@ static const struct cli_option options[] = {
 
 const struct command command_park = {
     .name = "park",
-    .words = "PID|PATH",
+    .words = "PID|PATH...",
     .summary = "Ask processes to give the GPU memory of their files back for a while",
     .more =
-	"All files of a process, or a file in all of your processes. A process acts at its next\n"
+	"All files of processes, or files in all of your processes. A process acts at its next\n"
 	"gpumem_safe_point. A file in the current directory whose name is a number: ./NUMBER.",
     .options = options,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = -1,
     .run = park_run,
 };
 
 const struct command command_unpark = {
     .name = "unpark",
-    .words = "PID|PATH",
+    .words = "PID|PATH...",
     .summary = "Ask processes to map the files again that they parked on request",
     .options = options,
     .min_words = 1,
-    .max_words = 1,
+    .max_words = -1,
     .run = unpark_run,
 };
