@@ -15,6 +15,7 @@
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/readahead.h"
 #include "fs/share/share.h"
+#include "fs/volume/volume.h"
 
 /* The kernel's default limit for one request (fs.fuse.max_pages_limit, 256 pages). On the reference
  * machine larger requests had no advantage over 1 MiB, and were slower at 16 MiB. */
@@ -187,13 +188,41 @@ void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn)
 
 static void capability_log(const char *name, const struct capability *capability)
 {
-	log_info("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
+	log_debug("%s: %s (%s)", name, capability->on ? "on" : "off", capability->reason);
+}
+
+/* What is on needs no reason at a mount. */
+static void capability_write(FILE *out, const char *name, const struct capability *capability)
+{
+	if (capability->on)
+		fprintf(out, "; %s: on", name);
+	else
+		fprintf(out, "; %s: off (%s)", name, capability->reason);
+}
+
+/* The line that a user reads who has just mounted. */
+static void mount_log(const struct fs *fs, const struct capability *sharing)
+{
+	char line[1024] = "";
+	FILE *out AUTO_FCLOSE = fmemopen(line, sizeof(line) - 1, "w");
+
+	if (!out)
+		return;
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		fprintf(out, "%s%s", i ? ", " : "", fs->volumes[i].name);
+	capability_write(out, "recovery", &fs->can.recovery);
+	capability_write(out, "sharing", sharing);
+	fflush(out);
+	log_info("%s: mounted with %s (gpumem doctor %s says more)", fs->options.mountpoint, line,
+		 fs->options.mountpoint);
 }
 
 void capabilities_log(struct fs *fs)
 {
 	struct capability sharing;
 
+	share_capability(fs, &sharing);
+	mount_log(fs, &sharing);
 	capability_log("io_uring", &fs->can.io_uring);
 	if (!fs->can.io_uring.on) {
 		capability_log("clone_fd", &fs->can.clone_fd);
@@ -203,9 +232,8 @@ void capabilities_log(struct fs *fs)
 	capability_log("passthrough", &fs->can.passthrough);
 	capability_log("mmap", &fs->can.mmap);
 	capability_log("killpriv", &fs->can.killpriv);
-	share_capability(fs, &sharing);
 	capability_log("sharing", &sharing);
 	if (geteuid() != 0)
-		log_warn("not root: no passthrough for host/, no limit on host/ that the kernel "
-			 "enforces, and other users only with allow_other");
+		log_debug("not root: no passthrough for host/, no limit on host/ that the kernel "
+			  "enforces, and other users only with allow_other");
 }

@@ -41,7 +41,7 @@ int capabilities_choose(struct fs *fs);
 /* While FUSE's INIT is served: asks the kernel for features and records the features of this
  * kernel. */
 void capabilities_negotiate(struct fs *fs, struct fuse_conn_info *conn);
-/* Writes a line to the log for each capability. */
+/* Writes a line about the mount to the log, and for debugging a line for each capability. */
 void capabilities_log(struct fs *fs);
 
 #endif
