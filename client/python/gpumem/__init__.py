@@ -26,6 +26,7 @@ from ._modes import CopyWarning
 from ._pieces import Piece
 from ._pressure import on_pressure, safe_point
 from ._safetensors import MisalignedError, SafeTensors, safetensors
+from ._status import Sharer, evict, fetch, mounts, residence, sharers, status
 from ._views import Buffer, View, create, open
 
 __version__ = "0.1.0"
@@ -37,12 +38,19 @@ __all__ = [
     "MisalignedError",
     "Piece",
     "SafeTensors",
+    "Sharer",
     "View",
     "align",
     "create",
     "drop_leases",
+    "evict",
+    "fetch",
+    "mounts",
     "on_pressure",
     "open",
+    "residence",
     "safe_point",
     "safetensors",
+    "sharers",
+    "status",
 ]
