@@ -9,23 +9,13 @@
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
+#include "client/cli/program.h"
 
 /* Places of the bench program beside this program's folder: installed, in a bundle, and in the
  * build folder. */
 static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};
 
 #define ABSENT "not built here (in the source tree: make bench-programs), and not installed"
-
-static int program_folder(char folder[PATH_MAX])
-{
-	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-
-	if (length < 0)
-		return -errno;
-	folder[length] = '\0';
-	*strrchr(folder, '/') = '\0';
-	return 0;
-}
 
 /* Shown without a bench program; the help of the bench program says more. */
 static bool args_ask_for_help(const struct cli_args *args)

@@ -3,17 +3,16 @@
 /* gpumem run: executes a command with the preload library, and with the hook for Python's
  * frameworks. */
 #include <errno.h>
-#include <glob.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
+#include "client/cli/program.h"
 #include "common/cleanup.h"
 
 /* Exit statuses of env(1) and of shells. */
@@ -40,97 +39,12 @@ static const char *const hook_places[] = {
     "../lib/python3*/*-packages/gpumem/hook", "../lib64/python3*/*-packages/gpumem/hook", "../hook",
     "../client/python/gpumem/hook",	      "../../client/python/gpumem/hook",	  NULL};
 
-static uid_t own_owner; /* the user to whom this program's file belongs */
-
-/* The folder of this program, and own_owner; false with errno. */
-static bool own_folder(char folder[PATH_MAX])
-{
-	ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-	struct stat st;
-
-	if (length < 0 || stat("/proc/self/exe", &st) < 0)
-		return false;
-	own_owner = st.st_uid;
-	folder[length] = '\0';
-	dirname(folder); /* shortens the text in place, as the path is absolute */
-	return true;
-}
-
-/* Some of the places may be in a folder such as /tmp, where any user can put a file that this
- * user's command would execute. */
-static bool is_trusted(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && (st.st_uid == 0 || st.st_uid == own_owner);
-}
-
-/* Escapes the characters that glob(3) interprets. */
-static void glob_quote(const char *text, char quoted[2 * PATH_MAX])
-{
-	for (; *text; text++) {
-		if (strchr("*?[\\", *text))
-			*quoted++ = '\\';
-		*quoted++ = *text;
-	}
-	*quoted = '\0';
-}
-
-/* The first of the places that has the file, as an allocated path; NULL: no place has the file. */
-static char *place_search(const char *folder, const char *const *places, const char *file)
-{
-	char quoted[2 * PATH_MAX], pattern[3 * PATH_MAX];
-	char *found = NULL;
-
-	glob_quote(folder, quoted);
-	for (; *places && !found; places++) {
-		glob_t matches;
-
-		snprintf(pattern, sizeof(pattern), "%s/%s%s", quoted, *places, file);
-		if (glob(pattern, 0, NULL, &matches) == 0 && is_trusted(matches.gl_pathv[0]))
-			found = realpath(matches.gl_pathv[0], NULL);
-		globfree(&matches);
-	}
-	return found;
-}
-
-/* Whether a list whose words are separated by one of the characters has the word. */
-static bool list_has(const char *list, const char *separators, const char *word)
-{
-	size_t length = strlen(word);
-
-	while (*list) {
-		size_t next = strcspn(list, separators);
-
-		if (next == length && strncmp(list, word, length) == 0)
-			return true;
-		list += next;
-		list += strspn(list, separators);
-	}
-	return false;
-}
-
-/* Puts the word first in a list in the environment, unless the list has the word. */
-static int list_prepend(const char *name, const char *separators, const char *word)
-{
-	AUTO_FREE char *list = NULL;
-	const char *had = getenv(name);
-
-	if (had && list_has(had, separators, word))
-		return 0;
-	if (asprintf(&list, "%s%s%s", word, had && *had ? ":" : "", had ? had : "") < 0) {
-		list = NULL;
-		return -ENOMEM;
-	}
-	return setenv(name, list, 1) ? -errno : 0;
-}
-
 /* The Python module finds an installed library by itself, but not the library of a bundle or of a
  * build folder, which is beside the preload library. */
 static int library_set_python(const char *folder)
 {
 	static const char *const places[] = {"libgpumem.so.0", NULL};
-	AUTO_FREE char *library = place_search(folder, places, "");
+	AUTO_FREE char *library = program_search(folder, places, "");
 
 	if (library && setenv("GPUMEM_LIBRARY", library, 0))
 		return cli_fail("GPUMEM_LIBRARY", errno);
@@ -141,7 +55,7 @@ static int library_set_python(const char *folder)
  * what the user asked for. The dynamic linker separates names at blanks and colons. */
 static int library_set(const char *folder)
 {
-	AUTO_FREE char *library = place_search(folder, library_places, "");
+	AUTO_FREE char *library = program_search(folder, library_places, "");
 
 	if (!library) {
 		cli_error("libgpumem-preload.so is neither beside this program (%s) nor below its "
@@ -153,21 +67,21 @@ static int library_set(const char *folder)
 		cli_error("%s: LD_PRELOAD takes no path with a blank or a colon", library);
 		return CLI_FAILED;
 	}
-	int error = list_prepend("LD_PRELOAD", " :", library);
+	int error = environment_prepend("LD_PRELOAD", " :", library);
 
 	return error ? cli_fail("LD_PRELOAD", -error) : library_set_python(dirname(library));
 }
 
 static int hook_set(const char *folder)
 {
-	AUTO_FREE char *start = place_search(folder, hook_places, "/sitecustomize.py");
+	AUTO_FREE char *start = program_search(folder, hook_places, "/sitecustomize.py");
 
 	if (!start) {
 		cli_error("the Python module gpumem is not installed beside this program: programs "
 			  "in Python are served by the preload library alone");
 		return CLI_OK;
 	}
-	int error = list_prepend("PYTHONPATH", ":", dirname(start));
+	int error = environment_prepend("PYTHONPATH", ":", dirname(start));
 
 	return error ? cli_fail("PYTHONPATH", -error) : CLI_OK;
 }
@@ -220,9 +134,8 @@ static int run_run(struct cli_args *args)
 
 	if (options_parse(args, &mode, &stats) < 0)
 		return CLI_USAGE;
-	if (!own_folder(folder))
-		return cli_fail("/proc/self/exe", errno);
-	int status = library_set(folder);
+	int error = program_folder(folder);
+	int status = error ? cli_fail("/proc/self/exe", -error) : library_set(folder);
 
 	if (status == CLI_OK)
 		status = hook_set(folder);
