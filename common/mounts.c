@@ -59,7 +59,6 @@ static bool device_parse(char *text, dev_t *device)
 bool mount_line_parse(char *text, struct mount_line *line)
 {
 	char *fields[FIELDS], *rest = text, *tag;
-	uint64_t id;
 
 	text[strcspn(text, "\n")] = '\0';
 	for (unsigned i = 0; i < FIELDS; i++) {
@@ -70,7 +69,7 @@ bool mount_line_parse(char *text, struct mount_line *line)
 	*line = (struct mount_line){.root = octal_unescape(fields[3]),
 				    .mountpoint = octal_unescape(fields[4]),
 				    .options = fields[5]};
-	if (parse_u64(fields[0], 0, UINT64_MAX, &id) < 0 || *line->mountpoint != '/' ||
+	if (parse_u64(fields[0], 0, UINT64_MAX, &line->id) < 0 || *line->mountpoint != '/' ||
 	    !device_parse(fields[2], &line->device))
 		return false;
 	do {

@@ -13,6 +13,7 @@
 /* The fields of a line. The pointers point into the line; escapes are resolved in root and
  * mountpoint. */
 struct mount_line {
+	uint64_t id; /* of the mount: different for each mount of a file system */
 	dev_t device;
 	char *root, *mountpoint;
 	char *options;	     /* of the mount */

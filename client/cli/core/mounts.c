@@ -30,7 +30,8 @@ static bool line_parse(char *text, struct mount_at *mount)
 	*mount = (struct mount_at){.where = line.mountpoint,
 				   .root = line.root,
 				   .options = line.options,
-				   .device = line.device};
+				   .device = line.device,
+				   .id = line.id};
 	return true;
 }
 

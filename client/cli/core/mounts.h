@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -17,6 +18,7 @@ struct mount_at {
 			  part */
 	char *options; /* "rw,nosuid,..." */
 	dev_t device;  /* the same for all mounts of one file system */
+	uint64_t id;   /* of this mount alone */
 };
 
 struct mounts {

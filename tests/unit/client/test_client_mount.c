@@ -44,15 +44,15 @@ int ioctl(int fd, unsigned long request, ...)
 
 static const struct {
 	const char *line;
-	unsigned major, minor;
+	unsigned id, major, minor;
 	const char *root, *where;
 } good[] = {
-    {"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw", 98, 0, "/", "/mnt2"},
-    {"1 0 0:57 /sub\\040dir /mnt/a\\040b\\011c\\012d\\134e rw - fuse.gpumemfs x rw", 0, 57,
+    {"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw", 36, 98, 0, "/", "/mnt2"},
+    {"1 0 0:57 /sub\\040dir /mnt/a\\040b\\011c\\012d\\134e rw - fuse.gpumemfs x rw", 1, 0, 57,
      "/sub dir", "/mnt/a b\tc\nd\\e"},
-    {"7 1 0:4294967295 / / rw - x x x", 0, 4294967295U, "/", "/"},
-    {"7 1 0:1 /\\0 /\\400\\1 rw", 0, 1, "/\\0", "/\\400\\1"},
-    {"7 1 0:1 // /x//deleted rw", 0, 1, "//", "/x//deleted"},
+    {"7 1 0:4294967295 / / rw - x x x", 7, 0, 4294967295U, "/", "/"},
+    {"7 1 0:1 /\\0 /\\400\\1 rw", 7, 0, 1, "/\\0", "/\\400\\1"},
+    {"7 1 0:1 // /x//deleted rw", 7, 0, 1, "//", "/x//deleted"},
 };
 
 START_TEST(lines)
@@ -62,6 +62,7 @@ START_TEST(lines)
 
 	strcpy(line, good[_i].line);
 	ck_assert(mount_line_parse(line, &parsed));
+	ck_assert_uint_eq(parsed.id, good[_i].id);
 	ck_assert_uint_eq(major(parsed.device), good[_i].major);
 	ck_assert_uint_eq(minor(parsed.device), good[_i].minor);
 	ck_assert_str_eq(parsed.root, good[_i].root);
