@@ -153,6 +153,14 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
 	return found;
 }
 
+const struct mount_at *mounts_at(const struct mounts *mounts, const char *path, uint64_t id)
+{
+	for (size_t i = 0; i < mounts->count; i++)
+		if (mounts->at[i].id == id && strcmp(mounts->at[i].where, path) == 0)
+			return &mounts->at[i];
+	return NULL;
+}
+
 const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mount_at *mount)
 {
 	if (strcmp(mount->root, "/") == 0)

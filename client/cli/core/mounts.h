@@ -40,6 +40,8 @@ void mounts_keep(struct mounts *mounts, bool (*is_usable)(const struct mount_at 
 /* The innermost mount that contains an absolute path; NULL: none. Allocates into *inside the path
  * within the file system ("/gpu0/weights"). */
 const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, char **inside);
+/* The mount with this number if its root is at the absolute path; NULL: none. */
+const struct mount_at *mounts_at(const struct mounts *mounts, const char *path, uint64_t id);
 /* The mount of the same file system that shows all of its files and .gpumem/; NULL: no such mount
  * is visible here. */
 const struct mount_at *mounts_whole(const struct mounts *mounts, const struct mount_at *mount);

@@ -69,6 +69,18 @@ START_TEST(paths_are_found_on_their_mounts)
 }
 END_TEST
 
+START_TEST(roots_are_found_by_path_and_number)
+{
+	struct mounts mounts = table();
+
+	ck_assert_ptr_eq(mounts_at(&mounts, "/srv/team", 31), &mounts.at[1]);
+	ck_assert_ptr_null(mounts_at(&mounts, "/srv/team", 30));
+	ck_assert_ptr_null(mounts_at(&mounts, "/srv/team/x", 31));
+	ck_assert_ptr_null(mounts_at(&mounts, "/mnt/other", 34));
+	mounts_free(&mounts);
+}
+END_TEST
+
 START_TEST(lines_are_found_by_name)
 {
 	static const char text[] =
@@ -212,6 +224,7 @@ int main(void)
 	Suite *suite = unit_suite("cli_facts", &tests, 60);
 
 	tcase_add_loop_test(tests, paths_are_found_on_their_mounts, 0, COUNT(places));
+	tcase_add_test(tests, roots_are_found_by_path_and_number);
 	tcase_add_test(tests, lines_are_found_by_name);
 	tcase_add_test(tests, below_is_by_whole_names);
 	tcase_add_test(tests, own_command_is_known);
