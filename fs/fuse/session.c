@@ -48,17 +48,28 @@ static int mountpoint_look(const char *mountpoint, struct stat *st)
 	return stat(mountpoint, st) < 0 || statfs(mountpoint, &fs) < 0 ? -errno : 0;
 }
 
+/* Reports that the daemon of a mount has ended: of gpumemfs, or of another FUSE file system. */
+static int mountpoint_fail_dead(const char *mountpoint)
+{
+	AUTO_FCLOSE FILE *table = fopen("/proc/self/mountinfo", "re");
+
+	if (table && mountinfo_find(table, mountpoint, FSTYPE))
+		log_error("%s: the mount here is dead: its daemon has ended, and its files are "
+			  "lost: gpumem umount %s, then mount again",
+			  mountpoint, mountpoint);
+	else
+		log_error("%s: a mount here or above is dead (%s): unmount it first", mountpoint,
+			  strerror(ENOTCONN));
+	return -ENOTCONN;
+}
+
 int session_check(const char *mountpoint)
 {
 	struct stat st;
 	int error = mountpoint_look(mountpoint, &st);
 
-	if (error == -ENOTCONN) {
-		log_error("%s: the daemon of the mount here has ended, and its files are lost: "
-			  "umount %s, then mount again",
-			  mountpoint, mountpoint);
-		return error;
-	}
+	if (error == -ENOTCONN)
+		return mountpoint_fail_dead(mountpoint);
 	if (error) {
 		log_error("%s: %s", mountpoint,
 			  error == -ENOENT ? "no such directory" : strerror(-error));
