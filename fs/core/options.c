@@ -117,7 +117,7 @@ static int option_set_generic(const char *item, size_t length, bool sloppy, stru
 	}
 	if (length == strlen("auto_unmount") && memcmp(item, "auto_unmount", length) == 0) {
 		log_error("option 'auto_unmount' is not supported: gpumemfs unmounts at its end; "
-			  "after a crash, use umount");
+			  "after a crash, use gpumem umount");
 		return -EINVAL;
 	}
 	return sloppy ? 0 : option_unknown(item, length);

@@ -80,7 +80,7 @@ const char *cli_words(int error)
 	case ENOTCONN:
 	case ECONNABORTED:
 		return "the daemon of this mount has ended (Transport endpoint is not connected): "
-		       "umount it, and mount it again";
+		       "unmount it (gpumem umount), and mount it again";
 	case ETIMEDOUT:
 		return "the daemon of this mount does not answer";
 	case EACCES:

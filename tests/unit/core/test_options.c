@@ -93,10 +93,10 @@ static const struct {
     {"gpumemfs /mnt -o ro=1", "gpumemfs: unknown option 'ro=1'" SEE},
     {"gpumemfs /mnt -o x-", "gpumemfs: unknown option 'x-'" SEE},
     {"gpumemfs /mnt -o auto_unmount", "gpumemfs: option 'auto_unmount' is not supported: gpumemfs "
-				      "unmounts at its end; after a crash, use umount\n"},
+				      "unmounts at its end; after a crash, use gpumem umount\n"},
     {"gpumemfs /mnt -s -o auto_unmount",
      "gpumemfs: option 'auto_unmount' is not supported: "
-     "gpumemfs unmounts at its end; after a crash, use umount\n"},
+     "gpumemfs unmounts at its end; after a crash, use gpumem umount\n"},
     {"gpumemfs /mnt -o backend=rocm", "gpumemfs: backend=rocm: not one of auto|cuda|vulkan|host\n"},
     {"gpumemfs /mnt -o backend=", "gpumemfs: backend=: not one of auto|cuda|vulkan|host\n"},
     {"gpumemfs /mnt -o backend",
