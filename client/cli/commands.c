@@ -8,11 +8,19 @@
 #include "common/closest.h"
 
 const struct command *const commands[] = {
-    &command_status, &command_top,    &command_cp,	&command_ls,	     &command_get,
-    &command_set,    &command_map,    &command_sharers, &command_explain,    &command_users,
-    &command_fetch,  &command_evict,  &command_park,	&command_unpark,     &command_drop,
-    &command_save,   &command_align,  &command_verify,	&command_bench,	     &command_doctor,
-    &command_mount,  &command_umount, &command_run,	&command_checkpoint, NULL,
+    &command_status,	 &command_top,
+    &command_cp,	 &command_ls,
+    &command_get,	 &command_set,
+    &command_map,	 &command_sharers,
+    &command_explain,	 &command_users,
+    &command_fetch,	 &command_evict,
+    &command_park,	 &command_unpark,
+    &command_drop,	 &command_save,
+    &command_align,	 &command_verify,
+    &command_bench,	 &command_doctor,
+    &command_mount,	 &command_umount,
+    &command_run,	 &command_broadcast,
+    &command_checkpoint, NULL,
 };
 
 const struct command *command_find(const char *name)
