@@ -31,10 +31,25 @@ const struct command *command_find(const char *name)
 	return NULL;
 }
 
+/* Ordinary programs that users expect as commands, because cp and ls are commands. */
+static bool is_ordinary_program(const char *name)
+{
+	static const char *const programs[] = {"mv", "rm", "du", NULL};
+
+	for (unsigned i = 0; programs[i]; i++)
+		if (strcmp(programs[i], name) == 0)
+			return true;
+	return false;
+}
+
 void command_unknown(const char *name)
 {
 	struct closest closest = {.word = name};
 
+	if (is_ordinary_program(name)) {
+		cli_error("%s: use %s(1): files of a mount are files", name, name);
+		return;
+	}
 	for (unsigned i = 0; commands[i]; i++)
 		closest_try(&closest, commands[i]->name);
 	closest_try(&closest, "help");

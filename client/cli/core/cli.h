@@ -78,7 +78,8 @@ extern const struct command command_status, command_top, command_cp, command_ls,
 
 /* Finds a subcommand; NULL: there is no such subcommand. */
 const struct command *command_find(const char *name);
-/* Reports that there is no subcommand of this name, and suggests a similar name. */
+/* Reports that there is no subcommand of this name, and suggests a similar name, or the ordinary
+ * program of the name. */
 void command_unknown(const char *name);
 /* The help of all commands. */
 void commands_help_write(FILE *out);
