@@ -20,9 +20,10 @@ PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
 CLIENT_CMAKE   := gpumem-config.cmake gpumem-config-version.cmake
-# Fills in a template; $(1) is the prefix in the library's folder.
-client_fill     = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$(1)/%,$(LIBDIR))|g' \
-	-e 's|@VERSION@|$(CLIENT_VERSION)|g'
+# Fills in a template; $(1) is the prefix, $(2) the library's folder.
+client_fill     = sed -e 's|@PREFIX@|$(1)|g' -e 's|@LIBDIR@|$(2)|g' -e 's|@VERSION@|$(CLIENT_VERSION)|g'
+# The prefix as seen from the folder of CMake's files.
+CLIENT_CMAKE_PREFIX = $(shell realpath -ms --relative-to='$(LIBDIR)/cmake/gpumem' '$(PREFIX)')
 # The Python that gets the module, and the folder: scripts/python-module chooses both unless they are set.
 PYTHON         ?= python3
 PYTHON_DEST    ?=
@@ -90,8 +91,8 @@ install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
-	$(Q)$(call client_fill,$${prefix}) client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
-	$(Q)$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(PREFIX)) client/lib/$(file).in > $(CLIENT_DEST)/cmake/gpumem/$(file) &&) true
+	$(Q)$(call client_fill,$(PREFIX),$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))) client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
+	$(Q)$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(CLIENT_CMAKE_PREFIX)) client/lib/$(file).in > $(CLIENT_DEST)/cmake/gpumem/$(file) &&) true
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
