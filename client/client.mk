@@ -24,6 +24,11 @@ CLIENT_CMAKE   := gpumem-config.cmake gpumem-config-version.cmake
 client_fill     = sed -e 's|@PREFIX@|$(1)|g' -e 's|@LIBDIR@|$(2)|g' -e 's|@VERSION@|$(CLIENT_VERSION)|g'
 # The prefix as seen from the folder of CMake's files.
 CLIENT_CMAKE_PREFIX = $(shell realpath -ms --relative-to='$(LIBDIR)/cmake/gpumem' '$(PREFIX)')
+# Writes gpumem.pc and CMake's files below the library's folder $(1); $(2) and $(3) are the prefix and the library's folder
+# in gpumem.pc, and $(4) the prefix in CMake's files.
+client_packages = install -d $(1)/pkgconfig $(1)/cmake/gpumem && \
+	$(call client_fill,$(2),$(3)) client/lib/gpumem.pc.in > $(1)/pkgconfig/gpumem.pc && \
+	$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(4)) client/lib/$(file).in > $(1)/cmake/gpumem/$(file) &&) true
 # The Python that gets the module, and the folder: scripts/python-module chooses both unless they are set.
 PYTHON         ?= python3
 PYTHON_DEST    ?=
@@ -86,13 +91,12 @@ install: install-client
 uninstall: uninstall-client
 
 install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
-	$(Q)install -d $(CLIENT_DEST)/pkgconfig $(CLIENT_DEST)/cmake/gpumem
+	$(Q)install -d $(CLIENT_DEST)
 	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
 	$(Q)install -D -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
-	$(Q)$(call client_fill,$(PREFIX),$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))) client/lib/gpumem.pc.in > $(CLIENT_DEST)/pkgconfig/gpumem.pc
-	$(Q)$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(CLIENT_CMAKE_PREFIX)) client/lib/$(file).in > $(CLIENT_DEST)/cmake/gpumem/$(file) &&) true
+	$(Q)$(call client_packages,$(CLIENT_DEST),$(PREFIX),$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR)),$(CLIENT_CMAKE_PREFIX))
 	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
