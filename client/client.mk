@@ -20,6 +20,9 @@ PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3
 CLIENT_CMAKE   := gpumem-config.cmake gpumem-config-version.cmake
+# Header, library and manual pages of the build in the folders of an installation, for shells with `make env`.
+LOCAL_PREFIX   := $(OUT)/prefix
+LOCAL_MAN      := $(LOCAL_PREFIX)/share/man
 # Fills in a template; $(1) is the prefix, $(2) the library's folder.
 client_fill     = sed -e 's|@PREFIX@|$(1)|g' -e 's|@LIBDIR@|$(2)|g' -e 's|@VERSION@|$(CLIENT_VERSION)|g'
 # The prefix as seen from the folder of CMake's files.
@@ -39,7 +42,7 @@ CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/lib/libgp
 LINT_FLAGS += -DGPUMEM_VERSION=\"$(CLIENT_VERSION)\"
 
 .PHONY: client install-client uninstall-client
-client: $(OUT)/libgpumem.so $(PRELOAD_LIBRARY)
+client: $(OUT)/libgpumem.so $(PRELOAD_LIBRARY) $(LOCAL_PREFIX)/made
 all: client
 every-object: $(sort $(CLIENT_OBJECTS) $(PRELOAD_OBJECTS))
 mount-programs: client
@@ -67,6 +70,17 @@ $(PRELOAD_LIBRARY): $(PRELOAD_OBJECTS) client/preload/preload.map
 
 $(OUT)/libgpumem.so: $(CLIENT_LIBRARY)
 	$(Q)ln -sf $(<F) $@
+
+# Links, so that a changed header counts at once.
+$(LOCAL_PREFIX)/made: client/client.mk $(wildcard client/lib/*.in) client/lib/libgpumem.map $(MANPAGES)
+	$(call say,LINKS,$(@D))
+	$(Q)rm -rf $(@D) && mkdir -p $(@D)/include $(@D)/lib $(LOCAL_MAN)
+	$(Q)ln -sr client/lib/gpumem.h $(@D)/include/
+	$(Q)ln -sr $(OUT)/libgpumem.so $(CLIENT_LIBRARY) $(@D)/lib/
+	$(Q)$(call client_packages,$(@D)/lib,$${pcfiledir}/../..,$${prefix}/lib,../../..)
+	$(Q)for page in $(MANPAGES); do mkdir -p $(LOCAL_MAN)/man$${page##*.} && ln -sr $$page $(LOCAL_MAN)/man$${page##*.}/; done
+	$(Q)for name in $(CLIENT_FUNCTIONS); do ln -s libgpumem.3 $(LOCAL_MAN)/man3/$$name.3; done
+	$(Q)touch $@
 
 $(CLIENT_ARCHIVE): $(CLIENT_OBJECTS)
 	$(call say,AR,$@)

@@ -20,7 +20,7 @@ mount: setup
 umount:
 	@scripts/umount '$(MNT)'
 
-# For a shell's eval: the shell, programs and Python then find the programs and libraries of this build.
+# For a shell's eval: the shell and the programs that it starts then find this build.
 env:
 	@scripts/environment '$(abspath $(OUT))'
 
@@ -101,7 +101,7 @@ help:
 #: make setup                install the packages that a build needs (apt-get, as root; else name the missing ones)
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount
-#: make env                  for eval "$$(make env)": this shell finds the command, libraries and Python module of the build
+#: make env                  for eval "$(make env)": this shell, compilers, pkg-config, CMake, Python and man find the build
 #: make check                install, build and run every test: at most 15 minutes on 2 cores
 #: make check-quick          build, lint files that differ from main, unit tests, 30 mount tests: at most 2 minutes
 #: make lint                 style, words of comments, warnings as errors, static analysis
