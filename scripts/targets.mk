@@ -102,6 +102,7 @@ help:
 #: make mount MNT=DIR        set up, build and mount at DIR (OPTS='-o ...' are passed on)
 #: make umount MNT=DIR       unmount
 #: make env                  for eval "$(make env)": this shell, compilers, pkg-config, CMake, Python and man find the build
+#: make examples             build/examples: the C programs of scripts/examples, with the library of the build
 #: make check                install, build and run every test: at most 15 minutes on 2 cores
 #: make check-quick          build, lint files that differ from main, unit tests, 30 mount tests: at most 2 minutes
 #: make lint                 style, words of comments, warnings as errors, static analysis

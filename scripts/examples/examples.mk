@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 #
-# The examples in C, for the tests of the examples. The head of each source shows how to compile the example.
+# The examples in C, built against the library of the build. The head of each source shows how to compile the example.
 
 EXAMPLE_SOURCES := $(wildcard scripts/examples/*.c)
-EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:scripts/examples/%.c=$(OUT)/mount/%)
+EXAMPLE_PROGRAMS := $(EXAMPLE_SOURCES:scripts/examples/%.c=$(OUT)/examples/%)
 
 TEST_SOURCES += $(EXAMPLE_SOURCES)
-mount-programs: $(EXAMPLE_PROGRAMS)
+.PHONY: examples
+examples: $(EXAMPLE_PROGRAMS) ; @:
+mount-programs: examples
 
 # The examples include <gpumem.h>, as from an installed tree.
 $(EXAMPLE_SOURCES:%.c=$(OUT)/obj/%.o): private CPPFLAGS += -Iclient/lib
-$(OUT)/mount/vulkan_cat: private LDFLAGS += -lvulkan
+$(OUT)/examples/vulkan_cat: private LDFLAGS += -lvulkan
 
-$(EXAMPLE_PROGRAMS): $(OUT)/mount/%: $(OUT)/obj/scripts/examples/%.o $(CLIENT_LIBRARY)
+$(EXAMPLE_PROGRAMS): $(OUT)/examples/%: $(OUT)/obj/scripts/examples/%.o $(CLIENT_LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) -o $@ $^ $(ALL_LDFLAGS) '-Wl,-rpath,$$ORIGIN/..:$$ORIGIN/../lib'

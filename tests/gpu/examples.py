@@ -73,7 +73,7 @@ def view(examples, machine, mount, model):
 
 def frames(examples, machine, mount):
     address, camera = mount.path / "host" / "camera.sock", mount.gpu() / "camera"
-    producer = examples.start(machine.build / "mount" / "frame_producer", camera, address, FRAMES)
+    producer = examples.start(machine.build / "examples" / "frame_producer", camera, address, FRAMES)
     try:
         if not machine.settles(lambda: address.exists() or producer.poll() is not None) or producer.poll() is not None:
             raise Failure(f"frame_producer: status {producer.poll()}")
