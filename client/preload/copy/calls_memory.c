@@ -10,10 +10,6 @@
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
 
-/* From glibc 2.35 on. Takes no lock, so a call is safe in any thread and at any time. Without this
- * function all copies are the CPU's. */
-int _dl_find_object(void *address, struct dl_find_object *found) __attribute__((weak));
-
 static bool name_begins(const char *path, const char *with)
 {
 	const char *slash = strrchr(path, '/');
@@ -21,12 +17,15 @@ static bool name_begins(const char *path, const char *with)
 	return strncmp(slash ? slash + 1 : path, with, strlen(with)) == 0;
 }
 
-/* A driver that copies out of a mapping may hold locks that a copy by the GPU would wait for. */
+/* A driver that copies out of a mapping may hold locks that a copy by the GPU would wait for.
+ * _dl_find_object takes no lock, so a call is safe in any thread and at any time. Without this
+ * function, before glibc 2.35, all copies are the CPU's. Its address comes from dlsym(3): a
+ * reference, even a weak one, would bind the library to glibc 2.35. */
 static bool caller_may_be_served(void *returns_to)
 {
 	struct dl_find_object found;
 
-	if (!_dl_find_object || _dl_find_object(returns_to, &found) != 0)
+	if (!real._dl_find_object || real._dl_find_object(returns_to, &found) != 0)
 		return false;
 	const char *path = found.dlfo_link_map->l_name;
 	return !name_begins(path, "libcuda") && !name_begins(path, "libnvidia-");

@@ -68,8 +68,10 @@
 	X(int, futimes, (int, const struct timeval *))                                             \
 	X(int, futimesat, (int, const char *, const struct timeval *))                             \
 	X(int, utime, (const char *, const struct utimbuf *))                                      \
-	X(void, _exit, (int))
+	X(void, _exit, (int))                                                                      \
+	X(int, _dl_find_object, (void *, struct dl_find_object *))
 
+struct dl_find_object;
 struct msghdr;
 struct timespec;
 struct timeval;
