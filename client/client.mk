@@ -29,13 +29,13 @@ client_fill     = sed -e 's|@PREFIX@|$(1)|g' -e 's|@LIBDIR@|$(2)|g' -e 's|@VERSI
 CLIENT_CMAKE_PREFIX = $(shell realpath -ms --relative-to='$(LIBDIR)/cmake/gpumem' '$(PREFIX)')
 # Writes gpumem.pc and CMake's files below the library's folder $(1); $(2) and $(3) are the prefix and the library's folder
 # in gpumem.pc, and $(4) the prefix in CMake's files.
-client_packages = install -d $(1)/pkgconfig $(1)/cmake/gpumem && \
-	$(call client_fill,$(2),$(3)) client/lib/gpumem.pc.in > $(1)/pkgconfig/gpumem.pc && \
+client_packages = $(call client_fill,$(2),$(3)) client/lib/gpumem.pc.in > $(1)/pkgconfig/gpumem.pc && \
 	$(foreach file,$(CLIENT_CMAKE),$(call client_fill,$(4)) client/lib/$(file).in > $(1)/cmake/gpumem/$(file) &&) true
 # The Python that gets the module, and the folder: scripts/python-module chooses both unless they are set.
 PYTHON         ?= python3
 PYTHON_DEST    ?=
-PYTHON_MODULE   = PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON_DEST='$(PYTHON_DEST)' scripts/python-module
+PYTHON_MODULE   = PYTHON='$(PYTHON)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON_DEST='$(PYTHON_DEST)' \
+	RECORD='$(INSTALL_RECORD)' scripts/python-module
 CLIENT_FUNCTIONS := $(shell sed -n 's/^\t\(gpumem_.*\);$$/\1/p' client/lib/libgpumem.map)
 
 # Also for clang-tidy.
@@ -74,7 +74,7 @@ $(OUT)/libgpumem.so: $(CLIENT_LIBRARY)
 # Links, so that a changed header counts at once.
 $(LOCAL_PREFIX)/made: client/client.mk $(wildcard client/lib/*.in) client/lib/libgpumem.map $(MANPAGES)
 	$(call say,LINKS,$(@D))
-	$(Q)rm -rf $(@D) && mkdir -p $(@D)/include $(@D)/lib $(LOCAL_MAN)
+	$(Q)rm -rf $(@D) && mkdir -p $(@D)/include $(@D)/lib/pkgconfig $(@D)/lib/cmake/gpumem
 	$(Q)ln -sr client/lib/gpumem.h $(@D)/include/
 	$(Q)ln -sr $(OUT)/libgpumem.so $(CLIENT_LIBRARY) $(@D)/lib/
 	$(Q)$(call client_packages,$(@D)/lib,$${pcfiledir}/../..,$${prefix}/lib,../../..)
@@ -105,13 +105,12 @@ install: install-client
 uninstall: uninstall-client
 
 install-client: $(CLIENT_LIBRARY) $(PRELOAD_LIBRARY)
-	$(Q)install -d $(CLIENT_DEST)
+	$(Q)$(call make_folders,$(CLIENT_DEST)/pkgconfig $(CLIENT_DEST)/cmake/gpumem $(DESTDIR)$(PREFIX)/include $(CLIENT_MAN))
 	$(Q)install -m 755 $< $(CLIENT_DEST)/$(<F)
 	$(Q)ln -sf $(<F) $(CLIENT_DEST)/libgpumem.so
 	$(Q)install -m 755 $(PRELOAD_LIBRARY) $(CLIENT_DEST)/libgpumem-preload.so
-	$(Q)install -D -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
+	$(Q)install -m 644 client/lib/gpumem.h $(DESTDIR)$(PREFIX)/include/gpumem.h
 	$(Q)$(call client_packages,$(CLIENT_DEST),$(PREFIX),$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR)),$(CLIENT_CMAKE_PREFIX))
-	$(Q)install -d $(CLIENT_MAN)
 	$(Q)$(foreach name,$(CLIENT_FUNCTIONS),ln -sf libgpumem.3 $(CLIENT_MAN)/$(name).3 &&) true
 	@echo 'installed $(CLIENT_DEST)/libgpumem.so.0'
 	$(Q)$(if $(DESTDIR),,scripts/loader-cache '$(LIBDIR)')

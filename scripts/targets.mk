@@ -51,21 +51,25 @@ LIB_DEST  := $(DEST)/lib/gpumemfs
 UNIT_DEST := $(DEST)/lib/systemd/system
 SHARE_DEST := $(DEST)/share/gpumemfs
 MAN_DEST  := $(DEST)/share/man
+MAN_FOLDERS := $(sort $(foreach page,$(MANPAGES),$(MAN_DEST)/man$(subst .,,$(suffix $(page)))))
+# The folders that `make install` has made. With DESTDIR in the build, so that a package has no such file.
+INSTALL_RECORD = $(if $(DESTDIR),$(OUT)/installed/folders$(subst /,+,$(abspath $(DESTDIR))),$(SHARE_DEST)/folders)
+make_folders   = scripts/install-folders make '$(INSTALL_RECORD)' $(1)
 HELPERS   := mount.gpumemfs mount.fuse.gpumemfs
 # mount(8) searches for its helpers only in /sbin, a link to /usr/sbin on most systems.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
 
 .PHONY: install uninstall deb bundle wheel clean distclean help
 install: $(OUT)/installed/gpumemfs
-	$(Q)install -D -m 755 $< $(DEST)/bin/gpumemfs
-	$(Q)$(if $(PRIVATE_FUSE),install -D -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
-	$(Q)$(foreach page,$(MANPAGES),install -D -m 644 $(page) $(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
-	$(Q)install -D -m 755 scripts/systemd/service $(LIB_DEST)/service
-	$(Q)install -d $(UNIT_DEST)
+	$(Q)$(call make_folders,$(DEST)/bin $(LIB_DEST) $(MAN_FOLDERS) $(UNIT_DEST) $(SHARE_DEST)/systemd $(SHARE_DEST)/grafana $(HELPER_DEST))
+	$(Q)install -m 755 $< $(DEST)/bin/gpumemfs
+	$(Q)$(if $(PRIVATE_FUSE),install -m 644 $(FUSE_PREFIX)/lib/libfuse3.so.4 $(LIB_DEST)/libfuse3.so.4)
+	$(Q)$(foreach page,$(MANPAGES),install -m 644 $(page) $(MAN_DEST)/man$(subst .,,$(suffix $(page)))/$(notdir $(page)) &&) true
+	$(Q)install -m 755 scripts/systemd/service $(LIB_DEST)/service
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|g' 'scripts/systemd/gpumemfs@.service.in' > '$(UNIT_DEST)/gpumemfs@.service'
-	$(Q)install -D -m 644 scripts/systemd/mnt-gpumem.mount $(SHARE_DEST)/systemd/mnt-gpumem.mount
-	$(Q)install -D -m 644 scripts/grafana/gpumemfs.json $(SHARE_DEST)/grafana/gpumemfs.json
-	$(Q)$(if $(HELPER_DEST),install -d $(HELPER_DEST)$(foreach name,$(HELPERS), && ln -sf $(PREFIX)/bin/gpumemfs $(HELPER_DEST)/$(name)))
+	$(Q)install -m 644 scripts/systemd/mnt-gpumem.mount $(SHARE_DEST)/systemd/mnt-gpumem.mount
+	$(Q)install -m 644 scripts/grafana/gpumemfs.json $(SHARE_DEST)/grafana/gpumemfs.json
+	$(Q)$(foreach name,$(if $(HELPER_DEST),$(HELPERS)),ln -sf $(PREFIX)/bin/gpumemfs $(HELPER_DEST)/$(name) &&) true
 	@echo 'installed $(DEST)/bin/gpumemfs$(if $(HELPER_DEST), and $(HELPERS:%=$(HELPER_DEST)/%))'
 
 uninstall:
@@ -74,6 +78,7 @@ uninstall:
 	$(Q)$(if $(HELPER_DEST),rm -f $(HELPERS:%=$(HELPER_DEST)/%))
 	$(Q)rm -f $(SHARE_DEST)/grafana/gpumemfs.json $(SHARE_DEST)/systemd/mnt-gpumem.mount
 	$(Q)rm -f $(LIB_DEST)/service '$(UNIT_DEST)/gpumemfs@.service'
+	$(Q)scripts/install-folders remove '$(INSTALL_RECORD)'
 	$(Q)rmdir $(SHARE_DEST)/grafana $(SHARE_DEST)/systemd $(SHARE_DEST) $(LIB_DEST) 2>/dev/null || true
 
 deb: setup-package
@@ -118,7 +123,7 @@ help:
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local (PYTHON=python3, PYTHON_DEST=DIR: for its module);
-#:                           make uninstall removes it
+#:                           make uninstall removes it, and the folders that were made for it
 #: make deb                  Debian packages of it, for this machine's release: build/deb/*.deb
 #: make wheel                build/wheel/gpumem-*.whl: for pip, the Python module with the libraries and the command
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine

@@ -47,10 +47,11 @@ install: install-cli
 uninstall: uninstall-cli
 
 install-cli: $(CLI_PROGRAM)
-	$(Q)install -D -m 755 $< $(CLI_BIN)/gpumem
-	$(Q)install -D -m 644 client/cli/completions/gpumem.bash $(CLI_BASH)/gpumem
-	$(Q)install -D -m 644 client/cli/completions/gpumem.zsh $(CLI_ZSH)/_gpumem
-	$(Q)install -D -m 644 client/cli/completions/gpumem.fish $(CLI_FISH)/gpumem.fish
+	$(Q)$(call make_folders,$(CLI_BIN) $(CLI_BASH) $(CLI_ZSH) $(CLI_FISH))
+	$(Q)install -m 755 $< $(CLI_BIN)/gpumem
+	$(Q)install -m 644 client/cli/completions/gpumem.bash $(CLI_BASH)/gpumem
+	$(Q)install -m 644 client/cli/completions/gpumem.zsh $(CLI_ZSH)/_gpumem
+	$(Q)install -m 644 client/cli/completions/gpumem.fish $(CLI_FISH)/gpumem.fish
 	@echo 'installed $(CLI_BIN)/gpumem'
 
 uninstall-cli:

@@ -30,7 +30,8 @@ $(OUT)/installed/client: always
 install: install-bench
 uninstall: uninstall-bench
 install-bench: $(OUT)/installed/bench
-	$(Q)install -D -m 755 $< $(LIB_DEST)/bench
+	$(Q)$(call make_folders,$(LIB_DEST))
+	$(Q)install -m 755 $< $(LIB_DEST)/bench
 uninstall-bench:
 	$(Q)rm -f $(LIB_DEST)/bench
 
