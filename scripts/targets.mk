@@ -117,7 +117,7 @@ help:
 #: make check-client         the Python module, and the installed libraries
 #: make check-kills          the same tests while the daemon is killed again and again (KILLS=1000: how often, at the end)
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
-#: make check-package        the packages, in a Debian that has nothing else; the wheel, in empty virtual environments
+#: make check-package        packages in a Debian that has nothing else, the wheel in empty virtual environments, a bundle
 #: make check-engines        llama.cpp loads from the mount, in all its modes, with and without the preload library (as root)
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
 #: make check-fuzz           each fuzz target for a few seconds
