@@ -92,7 +92,7 @@ static int mountpoint_check(struct mountpoint *point)
 {
 	AUTO_FREE char *inside = NULL;
 	const struct mount_at *enclosing = mounts_of(&point->mounts, point->path, &inside);
-	uint64_t id;
+	uint64_t id = 0;
 	int error = mountpoint_read_id(point, &id);
 
 	if (error)
