@@ -67,7 +67,10 @@ def status(path: Path) -> dict[str, Any]:
     """What the daemon of the path's mount has, as .gpumem/stats.json in gpumem(7).
 
     OSError: ENOTSUP if the path is on no mount of gpumemfs; ENOTCONN if the daemon has ended."""
-    mount, _ = _mount_of(path)
+    return _stats(_mount_of(path)[0])
+
+
+def _stats(mount: _Mount) -> dict[str, Any]:
     with open(os.path.join(mount.where, ".gpumem", "stats.json"), encoding="utf-8") as file:
         stats: dict[str, Any] = json.load(file)
     return stats
@@ -82,7 +85,7 @@ def sharers(path: Path) -> list[Sharer]:
     whole = os.path.realpath(os.fsdecode(path)) == mount.where
     return [Sharer(lease["pid"], lease["uid"], lease["access"], lease["bytes"], lease["since"],
                    mount.where + _unescaped(os.fsencode(lease["path"])) if "path" in lease else None)
-            for lease in status(mount.where)["leases"] if whole or lease["inode"] == found.st_ino]
+            for lease in _stats(mount)["leases"] if whole or lease["inode"] == found.st_ino]
 
 
 def _check_file(path: Path) -> None:
@@ -97,6 +100,10 @@ def residence(path: Path) -> dict[str, int]:
 
     OSError: EISDIR for a directory; ENOTSUP if the file is not on gpumemfs."""
     _check_file(path)
+    return _residence(path)
+
+
+def _residence(path: Path) -> dict[str, int]:
     text = os.getxattr(path, "user.gpumem.resident").decode()
     return {name: int(size or 0) for name, _, size in (word.partition(":") for word in text.split())}
 
@@ -104,7 +111,7 @@ def residence(path: Path) -> dict[str, int]:
 def _move(path: Path, value: bytes) -> dict[str, int]:
     _check_file(path)
     os.setxattr(path, "user.gpumem.resident", value)
-    return residence(path)
+    return _residence(path)
 
 
 def evict(path: Path, disk: bool = False) -> dict[str, int]:
