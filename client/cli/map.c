@@ -58,17 +58,15 @@ struct file_facts {
 	struct layout_list layout;
 };
 
-static int facts_read(const char *path, struct file_facts *facts)
+static int facts_read(const struct place *place, struct file_facts *facts)
 {
+	const char *path = place->path;
 	AUTO_FREE char *extents = NULL;
 	struct stat st;
+	int status = place_stat(place, &st);
 
-	if (stat(path, &st) < 0)
-		return cli_fail(path, errno);
-	if (!S_ISREG(st.st_mode)) {
-		cli_error("%s is no regular file", path);
-		return CLI_FAILED;
-	}
+	if (status)
+		return status;
 	int error = facts_attribute(path, "extents", &extents);
 
 	if (error == -E2BIG) {
@@ -124,7 +122,7 @@ static int map_path(const char *path, json_t *list)
 
 	if (status)
 		return status;
-	status = facts_read(place.path, &facts);
+	status = facts_read(&place, &facts);
 	if (status == CLI_OK && list)
 		json_array_append_new(list, facts_json(place.path, &facts));
 	else if (status == CLI_OK)

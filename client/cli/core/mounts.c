@@ -290,6 +290,16 @@ int place_find(const char *path, struct place *place)
 	return status;
 }
 
+int place_stat(const struct place *place, struct stat *st)
+{
+	if (stat(place->path, st) < 0)
+		return cli_fail(place->path, errno);
+	if (S_ISREG(st->st_mode))
+		return CLI_OK;
+	cli_error("%s is no regular file", place->path);
+	return CLI_FAILED;
+}
+
 void place_free(struct place *place)
 {
 	mounts_free(&place->mounts);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #define MOUNTS_TYPE "fuse.gpumemfs"
@@ -70,6 +71,8 @@ struct place {
  * path is on no mount of gpumemfs, or the daemon of the mount has ended. */
 int place_find(const char *path, struct place *place);
 void place_free(struct place *place);
+/* stat(2) of a regular file: 0, or the exit status after a message. */
+int place_stat(const struct place *place, struct stat *st);
 /* Whether the place is the root of its mount. */
 bool place_is_mount(const struct place *place);
 /* Calls each for the mount of the path, or for every whole mount, with path NULL and inside "/"; a

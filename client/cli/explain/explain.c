@@ -87,17 +87,17 @@ static void hidden_write(const struct uses *uses)
 			  uses->hidden, uses->hidden == 1 ? "" : "es");
 }
 
+#define LEFT                                                                                       \
+	": it left a full GPU, or gpumem evict moved it; gpumem fetch, or a program that maps "    \
+	"it, brings it back"
+
 static const char *why_there(const struct residence *residence)
 {
 	if (residence_bytes_in(residence, "disk"))
-		return "on the disk: it left a full GPU, or gpumem evict moved it; gpumem fetch, "
-		       "or a "
-		       "program that maps it, brings it back";
+		return "on the disk" LEFT;
 	if (residence->count && strcmp(residence->places[0].name, "host") != 0 &&
 	    residence_bytes_in(residence, "host"))
-		return "in system memory: it left a full GPU, or gpumem evict moved it; gpumem "
-		       "fetch, or a "
-		       "program that maps it, brings it back";
+		return "in system memory" LEFT;
 	return NULL;
 }
 
@@ -116,18 +116,16 @@ struct explained {
 	struct use_filter filter;
 };
 
-static int explained_read(const char *path, struct explained *explained)
+static int explained_read(const struct place *place, struct explained *explained)
 {
+	const char *path = place->path;
 	AUTO_FREE char *share = NULL;
 	struct residence residence;
 	struct stat st;
+	int status = place_stat(place, &st);
 
-	if (stat(path, &st) < 0)
-		return cli_fail(path, errno);
-	if (!S_ISREG(st.st_mode)) {
-		cli_error("%s is no regular file", path);
-		return CLI_FAILED;
-	}
+	if (status)
+		return status;
 	residence_read(path, &residence);
 	residence_text(&residence, explained->resident);
 	explained->there = why_there(&residence);
@@ -165,7 +163,7 @@ static int file_explain(const char *path, int json)
 	int status = place_find(path, &place);
 
 	if (status == CLI_OK)
-		status = explained_read(place.path, &explained);
+		status = explained_read(&place, &explained);
 	if (status)
 		return status;
 	int error = uses_find(&place.mounts, &explained.filter, &uses);
