@@ -68,13 +68,13 @@ struct command {
 };
 
 /* All subcommands, in the order of the help, ended by NULL. */
-extern const struct command *const commands[], command_explain;
+extern const struct command *const commands[];
 
 extern const struct command command_status, command_top, command_cp, command_ls, command_get,
     command_set, command_map, command_sharers, command_save, command_drop, command_align,
     command_verify, command_bench, command_doctor, command_run, command_fetch, command_evict,
     command_park, command_unpark, command_checkpoint, command_users, command_mount, command_umount,
-    command_broadcast;
+    command_broadcast, command_explain;
 
 /* Finds a subcommand; NULL: there is no such subcommand. */
 const struct command *command_find(const char *name);
