@@ -81,7 +81,9 @@ comma := ,
 WARNINGS := -Wall -Wextra $(if $(filter-out thread fuzzer,$(or $(SAN),none)),$(if $(WERROR),-Werror)) \
 	    $(if $(findstring address,$(SAN)),-Wno-stringop-overflow -Wno-format-overflow -Wno-maybe-uninitialized)
 ifeq ($(SAN),)
-HARDENING := -fstack-protector-strong $(if $(findstring -O0,$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARDENING := $(shell CC='$(CC)' scripts/hardening)
+# libc's checks need the optimizer.
+HARDENING := $(if $(findstring -O0,$(CFLAGS)),$(filter-out -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=%,$(HARDENING)),$(HARDENING))
 else
 SANITIZE  := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)address$(comma)undefined,$(SAN)) \
              -fno-sanitize-recover=all -fno-omit-frame-pointer
