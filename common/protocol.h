@@ -21,7 +21,12 @@
 #include <stdint.h>
 
 #define GPUMEM_PROTOCOL_VERSION 2
-#define GPUMEM_SOCKET_NAME	".gpumem/socket" /* below the mount */
+#define GPUMEM_SOCKET_DIR	".gpumem" /* in each directory of the mount */
+#define GPUMEM_SOCKET_LEAF	"socket"
+#define GPUMEM_SOCKET_NAME	GPUMEM_SOCKET_DIR "/" GPUMEM_SOCKET_LEAF
+
+/* Inode numbers from here on are those of .gpumem and what it holds, never a user's file. */
+#define GPUMEM_INODES_OF_DAEMON (1ULL << 62)
 
 #define GPUMEM_KEY_BYTES 32
 /* The daemon closes a connection that has had no lease for this long. */

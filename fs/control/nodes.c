@@ -23,9 +23,11 @@
 #define BY_UUID_INO (SOCKET_INO + 1)
 #define LINKS_INO   (BY_UUID_INO + 1)
 
-#define CONTROL_NAME ".gpumem"
+/* The node id of .gpumem in a directory other than the root is this plus the directory's inode
+ * number: no table of them is needed, and a later daemon knows them. */
+#define SOCKET_DIRS (1ULL << 63)
+
 #define BY_UUID_NAME "by-uuid"
-#define SOCKET_LEAF  "socket"
 #define LINK_PREFIX  "../../"
 
 /* Names in .gpumem/ never change; the texts change, and are never cached. */
@@ -58,9 +60,14 @@ static const struct volume *node_link(struct fs *fs, fuse_ino_t ino)
 								   : NULL;
 }
 
+static bool node_is_socket_dir(fuse_ino_t ino)
+{
+	return ino >= SOCKET_DIRS;
+}
+
 static bool node_is_directory(fuse_ino_t ino)
 {
-	return ino == CONTROL_INO || ino == BY_UUID_INO;
+	return ino == CONTROL_INO || ino == BY_UUID_INO || node_is_socket_dir(ino);
 }
 
 /* False: the kernel knows the node from a daemon of another release. After ESTALE the kernel looks
@@ -70,7 +77,8 @@ static bool node_is_known(struct fs *fs, fuse_ino_t ino)
 	return node_is_directory(ino) || ino == SOCKET_INO || node_file(ino) || node_link(fs, ino);
 }
 
-/* Of the root (the entry "..") the number and type are right; the kernel uses only the two. */
+/* Of a directory of the tree (the entry "..") the number and type are right; the kernel uses only
+ * the two. */
 static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct timespec time = fs->started;
@@ -87,7 +95,7 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 	    .st_ctim = time,
 	};
 
-	if (node_is_directory(ino) || ino == INODE_ROOT) {
+	if (node_is_directory(ino) || !control_owns(ino)) {
 		st.st_mode = S_IFDIR | 0555;
 		st.st_nlink = ino == CONTROL_INO ? 3 : 2;
 	} else if (node_link(fs, ino)) {
@@ -102,15 +110,23 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 	return st;
 }
 
-/* The entry of .gpumem/ or by-uuid/ with the lowest node id above *ino: its name, and *ino is its
- * id. NULL: there is none. The search begins at the id of the directory itself. */
+/* The node id below those of the directory's entries. */
+static fuse_ino_t directory_base(fuse_ino_t dir)
+{
+	return node_is_socket_dir(dir) ? SOCKET_INO - 1 : dir;
+}
+
+/* The entry of the directory with the lowest node id above *ino: its name, and *ino is its id.
+ * NULL: there is none. The search begins at directory_base. */
 static const char *directory_next(struct fs *fs, fuse_ino_t dir, fuse_ino_t *ino)
 {
+	if (node_is_socket_dir(dir))
+		return ++*ino == SOCKET_INO && share_is_bound(fs) ? GPUMEM_SOCKET_LEAF : NULL;
 	while (dir == CONTROL_INO && ++*ino <= BY_UUID_INO) {
 		if (node_file(*ino))
 			return node_file(*ino)->name;
 		if (*ino == SOCKET_INO && share_is_bound(fs))
-			return SOCKET_LEAF;
+			return GPUMEM_SOCKET_LEAF;
 		if (*ino == BY_UUID_INO)
 			return BY_UUID_NAME;
 	}
@@ -120,20 +136,20 @@ static const char *directory_next(struct fs *fs, fuse_ino_t dir, fuse_ino_t *ino
 	return NULL;
 }
 
-bool control_is_name(fuse_ino_t parent, const char *name)
+bool control_is_name(const char *name)
 {
-	return parent == INODE_ROOT && strcmp(name, CONTROL_NAME) == 0;
+	return strcmp(name, GPUMEM_SOCKET_DIR) == 0;
 }
 
 static bool directory_find(struct fs *fs, fuse_ino_t dir, const char *name, fuse_ino_t *ino)
 {
 	const char *entry;
 
-	if (control_is_name(dir, name)) {
-		*ino = CONTROL_INO;
-		return true;
+	if (!control_owns(dir)) {
+		*ino = dir == INODE_ROOT ? CONTROL_INO : SOCKET_DIRS + dir;
+		return control_is_name(name);
 	}
-	*ino = dir;
+	*ino = directory_base(dir);
 	while ((entry = directory_next(fs, dir, ino)))
 		if (strcmp(entry, name) == 0)
 			return true;
@@ -170,7 +186,7 @@ static void control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, m
 	struct fs *fs = fuse_req_userdata(req);
 
 	(void)rdev;
-	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, SOCKET_LEAF) != 0 ||
+	if (parent != CONTROL_INO || !S_ISSOCK(mode) || strcmp(name, GPUMEM_SOCKET_LEAF) != 0 ||
 	    !share_name_bind(fs, fuse_req_ctx(req)->pid)) {
 		fuse_reply_err(req, EPERM);
 		return;
@@ -238,13 +254,16 @@ static const char *directory_read(struct fs *fs, fuse_ino_t dir, off_t *cookie, 
 	if (*cookie < COOKIE_ENTRIES) {
 		bool is_parent = ++*cookie == COOKIE_ENTRIES;
 
-		*ino = !is_parent ? dir : dir == CONTROL_INO ? INODE_ROOT : CONTROL_INO;
+		*ino = !is_parent		 ? dir
+		       : node_is_socket_dir(dir) ? dir - SOCKET_DIRS
+		       : dir == CONTROL_INO	 ? INODE_ROOT
+						 : CONTROL_INO;
 		return is_parent ? ".." : ".";
 	}
-	*ino = dir + (fuse_ino_t)(*cookie - COOKIE_ENTRIES);
+	*ino = directory_base(dir) + (fuse_ino_t)(*cookie - COOKIE_ENTRIES);
 	const char *name = directory_next(fs, dir, ino);
 
-	*cookie = (off_t)(*ino - dir) + COOKIE_ENTRIES;
+	*cookie = (off_t)(*ino - directory_base(dir)) + COOKIE_ENTRIES;
 	return name;
 }
 

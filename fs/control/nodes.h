@@ -11,18 +11,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/protocol.h"
+
 struct fs;
 
 /* The first node id of .gpumem/: its directory. */
-#define CONTROL_INO (1ULL << 62)
+#define CONTROL_INO GPUMEM_INODES_OF_DAEMON
 
 static inline bool control_owns(fuse_ino_t ino)
 {
 	return ino >= CONTROL_INO;
 }
 
-/* Whether the name is .gpumem in the root, which does not list the name. */
-bool control_is_name(fuse_ino_t parent, const char *name);
+/* Whether the name is .gpumem, which no directory lists. The root's .gpumem has all nodes. Another
+ * directory's .gpumem has the socket alone: a process that sees only this directory finds the
+ * daemon, but not the state of the whole mount. */
+bool control_is_name(const char *name);
 
 /* The operations on the nodes of .gpumem/, and the lookup of its name. An operation that is NULL
  * here is refused (EPERM) by fs/ops. */

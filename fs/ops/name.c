@@ -18,6 +18,29 @@ static void op_reply_no_entry(struct op *op, fuse_req_t req)
 	fuse_reply_entry(req, &none);
 }
 
+static void op_reply_of_daemon(struct op *op, fuse_req_t req, fuse_ino_t parent)
+{
+	const char *name = op->name;
+
+	op_end(op, 0);
+	control_operations.lookup(req, parent, name);
+}
+
+/* Whether the name in the directory is that of the daemon's .gpumem. A user's entry of that name,
+ * which an earlier release let users make, goes before. */
+static bool name_is_of_daemon(const struct op *op, struct inode *parent, const char *name)
+{
+	struct inode *inode;
+
+	if (!control_is_name(name))
+		return false;
+	int error = tree_lookup(op->fs, parent, name, &inode);
+
+	if (!error)
+		inode_put(op->fs, inode, 1);
+	return error == -ENOENT;
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct op op;
@@ -30,6 +53,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!error)
 		op_reply_entry(&op, req, inode);
+	else if (error == -ENOENT && control_is_name(name))
+		op_reply_of_daemon(&op, req, parent);
 	else if (error == -ENOENT)
 		op_reply_no_entry(&op, req);
 	else
@@ -76,6 +101,14 @@ static struct tree_new tree_new_of_caller(fuse_req_t req, mode_t mode)
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
+static int op_create_inode(struct op *op, const char *name, const struct tree_new *what,
+			   struct inode **inode)
+{
+	if (op_drc_find_inode(op, inode))
+		return 0;
+	return control_is_name(name) ? -EEXIST : tree_create(op->fs, op->inode, name, what, inode);
+}
+
 static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
 		    const struct tree_new *what, enum stat_op kind)
 {
@@ -85,8 +118,7 @@ static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
 	if (!op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	int error =
-	    op_drc_find_inode(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, what, &inode);
+	int error = op_create_inode(&op, name, what, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -139,8 +171,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	if (!op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
-	int error =
-	    op_drc_find_inode(&op, &inode) ? 0 : tree_create(op.fs, op.inode, name, &what, &inode);
+	int error = op_create_inode(&op, name, &what, &inode);
 
 	/* Another process created the name after the kernel's lookup. After ESTALE the kernel looks
 	 * the name up again and opens the existing file with all checks. */
@@ -177,7 +208,9 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 		return;
 	op.to_name = name;
 	struct inode *inode;
-	int error = op_drc_find_inode(&op, &inode) ? 0 : tree_link(op.fs, op.inode, op.to, name);
+	int error = op_drc_find_inode(&op, &inode) ? 0
+		    : control_is_name(name)	   ? -EEXIST
+						   : tree_link(op.fs, op.inode, op.to, name);
 
 	if (error)
 		op_done(&op, req, error);
@@ -202,7 +235,11 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!op_begin(&op, req, parent, STAT_RMDIR))
 		return;
 	op.name = name;
-	op_done(&op, req, op_drc_find(&op) ? 0 : tree_rmdir(op.fs, op.inode, name));
+	int error = op_drc_find(&op)			     ? 0
+		    : name_is_of_daemon(&op, op.inode, name) ? -EPERM
+							     : tree_rmdir(op.fs, op.inode, name);
+
+	op_done(&op, req, error);
 }
 
 /* Leases may keep a file from moving to another volume: drops the leases if the options allow it.
@@ -228,6 +265,12 @@ static bool rename_may_pass(struct op *op, const char *name, int error, int *tri
 	return (error == -EBUSY || error == -ETXTBSY) && op_wait_release(tries);
 }
 
+static bool rename_is_of_daemon(const struct op *op)
+{
+	return name_is_of_daemon(op, op->inode, op->name) ||
+	       name_is_of_daemon(op, op->to, op->to_name);
+}
+
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 		      const char *new_name, unsigned flags)
 {
@@ -248,8 +291,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	struct file_move *left = NULL;
 	int error = 0, tries = 0;
 
-	if (op_drc_find(&op)) {
-		op_done(&op, req, 0);
+	if (op_drc_find(&op) || rename_is_of_daemon(&op)) {
+		op_done(&op, req, op_drc_find(&op) ? 0 : -EPERM);
 		return;
 	}
 	do {

@@ -11,7 +11,7 @@ static struct fuse_lowlevel_ops tree;
 
 /* clang-format off */
 #define ROUTES(ROUTE) \
-	ROUTE(lookup, control_owns(parent) || control_is_name(parent, name), \
+	ROUTE(lookup, control_owns(parent), \
 	      (fuse_req_t req, fuse_ino_t parent, const char *name), (req, parent, name)) \
 	ROUTE(mknod, control_owns(parent), \
 	      (fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev), \

@@ -40,6 +40,7 @@ static unsigned nodes_of_control(uint64_t nodes[32])
 	for (unsigned id = 0; id < CONTROL_FILES; id++)
 		if (control_files[id].name)
 			nodes[n++] = node_of(CONTROL_INO, control_files[id].name);
+	nodes[n++] = node_of(fixture.volumes[0].root_ino, ".gpumem");
 	nodes[n] = node_of(CONTROL_INO, "by-uuid");
 	nodes[n + 1] = node_of(nodes[n], fixture.volumes[0].device->uuid);
 	return n + 2;
