@@ -150,11 +150,27 @@ int client_mount_check(int fd)
 	return socket_find(fd, &where);
 }
 
-int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument)
+/* Calls each with the root of the mount: the result, or -ENOENT if the path leads elsewhere:
+ * another mount may hide this one. */
+static int mount_call(const struct mount_line *mount, int (*each)(int root, void *argument),
+		      void *argument)
+{
+	AUTO_CLOSE int root = open(mount->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat there;
+
+	if (root < 0) /* a file's bind mount, or a folder above is closed to this user */
+		return errno == ENOTDIR ? -ENOENT : -errno;
+	if (fstat(root, &there) < 0)
+		return -errno;
+	return there.st_dev == mount->device ? each(root, argument) : -ENOENT;
+}
+
+int client_mount_each(int fd, enum client_mounts which, int (*each)(int root, void *argument),
+		      void *argument)
 {
 	AUTO_FREE char *line = NULL;
 	size_t room = 0;
-	struct stat st, there;
+	struct stat st;
 	int seen = -ENOENT;
 
 	if (fstat(fd, &st) < 0)
@@ -165,14 +181,9 @@ int client_mount_each(int fd, int (*each)(int root, void *argument), void *argum
 	while (getline(&line, &room, mounts) > 0) {
 		struct mount_line mount;
 		if (!mount_line_parse(line, &mount) || mount.device != st.st_dev ||
-		    strcmp(mount.root, "/") != 0)
+		    (which == CLIENT_MOUNTS_WHOLE && strcmp(mount.root, "/") != 0))
 			continue;
-		/* Another mount may hide this one, or a folder above may be closed to this user. */
-		AUTO_CLOSE int root = open(mount.mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		int rc = root < 0		     ? -errno
-			 : fstat(root, &there) < 0   ? -errno
-			 : there.st_dev != st.st_dev ? -ENOENT
-						     : each(root, argument);
+		int rc = mount_call(&mount, each, argument);
 		if (rc >= 0)
 			return rc;
 		if (seen == -ENOENT)
@@ -208,25 +219,44 @@ static int socket_connect_own(const char *path, dev_t device)
 				     path, name, strerror(-fd));
 }
 
-static int root_connect(int root, void *unused)
+/* In a directory that the file system's users own, an entry of the name may be a user's: an earlier
+ * release let users make one, and a socket in there would be anybody's. */
+static int directory_connect(int root, void *argument)
 {
-	(void)unused;
-	return runtime_connect(root, GPUMEM_SOCKET_NAME, 0);
+	const struct stat *file = argument;
+	AUTO_CLOSE int dir =
+	    openat(root, GPUMEM_SOCKET_DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (dir < 0)
+		return errno == ENOTDIR || errno == ELOOP ? -EEXIST : -errno;
+	if (fstat(dir, &st) < 0)
+		return -errno;
+	return st.st_dev == file->st_dev && st.st_ino >= GPUMEM_INODES_OF_DAEMON
+		   ? runtime_connect(dir, GPUMEM_SOCKET_LEAF, 0)
+		   : -EEXIST;
 }
 
 /* Connects by a visible mount of the file's filesystem. */
 static int socket_connect_in_mount(int fd)
 {
-	int rc = client_mount_each(fd, root_connect, NULL);
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	int rc = client_mount_each(fd, CLIENT_MOUNTS_ALL, directory_connect, &st);
 
 	switch (rc < 0 ? -rc : 0) {
 	case 0:
 		return rc;
 	case ENOENT:
 		return client_fail(ENOTSUP,
-				   "no mount of the file's filesystem with a %s is visible here: "
-				   "bind-mount the whole mount, not a part of it",
+				   "no directory of the file's filesystem with a %s is mounted "
+				   "here: bind-mount the mount or a directory of it, not a file",
 				   GPUMEM_SOCKET_NAME);
+	case EEXIST:
+		return client_fail(ENOTSUP, "rename what is not the daemon's but is named %s",
+				   GPUMEM_SOCKET_DIR);
 	case ECONNREFUSED:
 	case ENOTCONN:
 		return mount_fail_ended();

@@ -25,13 +25,17 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
 int client_mount_check(int fd);
 
 /* Opens a new connection to the daemon of the file's mount. All mounts of the filesystem that this
- * process sees are tried, because a bind mount of a folder has no socket. Gives the descriptor, or
+ * process sees are tried, because a bind mount of a file has no socket. Gives the descriptor, or
  * -ENOTCONN, -ENOTSUP (also for a file that is not on gpumemfs). */
 int client_mount_connect(int fd);
 
-/* Calls each with the root (O_PATH, lent) of every mount of the file's filesystem that this process
- * sees, until each gives 0 or more, and returns that number. Otherwise returns the first result of
- * each, or -ENOENT. */
-int client_mount_each(int fd, int (*each)(int root, void *argument), void *argument);
+/* Which mounts of a filesystem: those of its root, or also bind mounts of other directories. */
+enum client_mounts { CLIENT_MOUNTS_WHOLE, CLIENT_MOUNTS_ALL };
+
+/* Calls each with the root (O_PATH, lent) of every such mount of the file's filesystem that this
+ * process sees, until each gives 0 or more, and returns that number. Otherwise returns the first
+ * result of each, or -ENOENT. */
+int client_mount_each(int fd, enum client_mounts which, int (*each)(int root, void *argument),
+		      void *argument);
 
 #endif

@@ -58,7 +58,7 @@ int client_staging_open(int fd, size_t bytes, struct client_staging *staging)
 {
 	struct client_staging made = CLIENT_STAGING_NONE;
 
-	made.fd = client_mount_each(fd, unnamed_open, NULL);
+	made.fd = client_mount_each(fd, CLIENT_MOUNTS_WHOLE, unnamed_open, NULL);
 	int rc = made.fd < 0 ? made.fd : staging_prepare(&made, bytes);
 	if (rc < 0)
 		client_staging_close(&made);

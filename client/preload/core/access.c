@@ -59,7 +59,7 @@ enum access_kind access_kind(int fd, enum stats_left *why)
 	if (attribute_get(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
 	    strcmp(device, "host") == 0)
 		return ACCESS_NONE;
-	int opened = client_mount_each(fd, params_open, NULL);
+	int opened = client_mount_each(fd, CLIENT_MOUNTS_WHOLE, params_open, NULL);
 	AUTO_FCLOSE FILE *params = opened < 0 ? NULL : fdopen(opened, "r");
 	if (opened >= 0 && !params)
 		close(opened);
