@@ -62,6 +62,10 @@ CONTAINER='
 # contain GIVEN... -- COMMAND...; GIVEN is SOURCE:TARGET[:ro|rslave|rshared], as for docker run -v. Runs like docker: as
 # root, without a user namespace.
 contain() {
+	if [ "${CONTAINERS_BY:-}" = podman ]; then
+		contain_by_podman "$@"
+		return
+	fi
 	mkdir -p "$WORK/root"
 	unshare --mount --pid --net --ipc --uts --fork --kill-child --propagation "${PROPAGATION:-slave}" \
 		bash -c "$CONTAINER" container "$@"
@@ -69,6 +73,10 @@ contain() {
 
 # Like rootless podman for the user 65534 (nobody): root inside the container, an ordinary user outside.
 contain_rootless() {
+	if [ "${CONTAINERS_BY:-}" = podman ]; then
+		rootless_by_podman "$@"
+		return
+	fi
 	mkdir -p "$WORK/root"
 	as_nobody test -x "$BUILD/gpumemfs" || skip "nobody cannot reach $BUILD"
 	as_nobody unshare --user --map-root-user true 2>/dev/null || skip "no user namespaces for ordinary users"
@@ -76,9 +84,38 @@ contain_rootless() {
 		bash -c "$CONTAINER" container "$@"
 }
 
+# The same by podman (tests/containers/run): the container has the name of the shell that waits for it.
+contain_by_podman() {
+	local options=(--rm --interactive --network none --name "c$BASHPID" --hostname container) name
+	for name in BUILD TREE TOOLS WORK OPTIONS DAEMON_LIBRARY_PATH LD_LIBRARY_PATH GRACE REPORT; do
+		[ -z "${!name:-}" ] || options+=(--env "$name")
+	done
+	[ -z "${DEVICES:-}" ] || options+=(--privileged)
+	options+=(--volume "$TREE:$TREE:ro" --volume "$BUILD:$BUILD:ro")
+	while [ "$1" != -- ]; do
+		options+=(--volume "$1")
+		shift
+	done
+	shift
+	podman --log-level error run "${options[@]}" gpumemfs-test "$@"
+}
+
+# A process of rootless podman keeps the namespaces of the user whose XDG_RUNTIME_DIR this is.
+rootless_by_podman() {
+	mkdir -p "$WORK/podman"
+	chown 65534 "$WORK/podman"
+	trap 'pkill -F "$WORK/podman/libpod/tmp/pause.pid"' EXIT
+	HOME=/home/nobody XDG_RUNTIME_DIR=$WORK/podman as_nobody \
+		bash -c "$(declare -f contain_by_podman); contain_by_podman \"\$@\"" podman "$@"
+}
+
 # first_of PID: the first process of a container that was started in the background as PID.
 first_of() {
-	pgrep -P "$(pgrep -P "$1")"
+	if [ "${CONTAINERS_BY:-}" = podman ]; then
+		podman inspect --format '{{.State.Pid}}' "c$1"
+	else
+		pgrep -P "$(pgrep -P "$1")"
+	fi
 }
 
 # enter PID COMMAND...: in the container of this first process, as docker exec.
