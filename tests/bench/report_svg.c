@@ -69,17 +69,20 @@ static const char style[] =
     "}\n"
     "</style>\n";
 
-/* A line style for each kind of target: limits are dashed, gpumemfs is the thickest line. */
+/* A line style for each kind of target: limits are dashed, gpumemfs is the thickest line. The
+ * kinds without a width are in the tables alone: more lines than these cannot be told apart. */
 static const struct look {
 	const char *dash;
 	double width;
 } looks[] = {
-    [TARGET_RAW_COPY] = {"9 5", 1.8}, [TARGET_RAW_BAR] = {"2 5", 2.2},
-    [TARGET_NULL] = {"9 4 2 4", 1.8}, [TARGET_STOCK] = {"4 4", 1.8},
-    [TARGET_GPU] = {NULL, 3.2},	      [TARGET_RING] = {NULL, 2.4},
-    [TARGET_HOST] = {NULL, 2},	      [TARGET_TMPFS] = {NULL, 2},
-    [TARGET_PEER] = {NULL, 2},
+    [TARGET_RAW_COPY] = {"9 5", 1.8}, [TARGET_STOCK] = {"4 4", 1.8}, [TARGET_GPU] = {NULL, 3.2},
+    [TARGET_TMPFS] = {NULL, 2},	      [TARGET_PEER] = {NULL, 2},
 };
+
+static bool has_line(const struct target *target)
+{
+	return !*target->absent && looks[target->kind].width > 0;
+}
 
 /* Without a GPU the raw targets are copies in memory. */
 static const char *shown_name(const struct bench *bench, const struct target *target)
@@ -176,7 +179,8 @@ static void find_ranges(struct chart *chart)
 										      : most;
 			include(chart->sizes, log2((double)point->bytes));
 			for (unsigned t = 0; t < chart->bench->n_targets; t++)
-				if (is_drawn(result_at(chart, column, i, t)))
+				if (has_line(&chart->bench->targets[t]) &&
+				    is_drawn(result_at(chart, column, i, t)))
 					include(chart->rates,
 						log10(result_at(chart, column, i, t)->value));
 		}
@@ -264,6 +268,7 @@ static void draw_sizes(const struct chart *chart, const struct panel *panel, uns
 		       unsigned threads)
 {
 	const struct case_report *report = chart->columns[column];
+	double free_from = panel->x; /* of labels */
 	char size[FIGURE_TEXT_MAX];
 
 	for (unsigned i = 0; i < report->n_points; i++) {
@@ -272,11 +277,19 @@ static void draw_sizes(const struct chart *chart, const struct panel *panel, uns
 		if (report->points[i].lanes != threads)
 			continue;
 		fprintf(chart->out,
-			"<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n"
+			"<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
+			"y2=\"%.1f\"/>\n",
+			x, panel->y, x, panel->y + PANEL_HEIGHT);
+		report_size(report->points[i].bytes, size);
+		double half = CHAR_WIDTH * (double)strlen(size) / 2;
+
+		if (x - half < free_from)
+			continue;
+		fprintf(chart->out,
 			"<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" "
 			"text-anchor=\"middle\">%s</text>\n",
-			x, panel->y, x, panel->y + PANEL_HEIGHT, x, panel->y + PANEL_HEIGHT + 18,
-			report_size(report->points[i].bytes, size));
+			x, panel->y + PANEL_HEIGHT + 18, size);
+		free_from = x + half;
 	}
 }
 
@@ -364,7 +377,8 @@ static void draw_panel(const struct chart *chart, unsigned row, unsigned column)
 	draw_sizes(chart, &panel, column, threads);
 	/* Draw gpumemfs last, on top of the other lines. */
 	for (unsigned i = 0; i < chart->bench->n_targets; i++)
-		if (chart->bench->targets[i].kind != TARGET_GPU)
+		if (has_line(&chart->bench->targets[i]) &&
+		    chart->bench->targets[i].kind != TARGET_GPU)
 			draw_target(chart, &panel, column, threads, i);
 	for (unsigned i = 0; i < chart->bench->n_targets; i++)
 		if (chart->bench->targets[i].kind == TARGET_GPU)
@@ -404,7 +418,7 @@ static double legend(const struct chart *chart)
 			    LEGEND_MARK + 8 +
 			    CHAR_WIDTH * (double)strlen(shown_name(chart->bench, target));
 
-			if (*target->absent || dashed != (looks[target->kind].dash != NULL))
+			if (!has_line(target) || dashed != (looks[target->kind].dash != NULL))
 				continue;
 			if (x > MARGIN && x + width > WIDTH - MARGIN) {
 				x = MARGIN;
@@ -434,8 +448,7 @@ static void draw(const struct chart *chart)
 	put_text(chart, chart->bench->raw ? chart->bench->raw->device : "");
 	put_text(chart, "; ");
 	put_text(chart, report_machine(machine, sizeof(machine)));
-	fprintf(chart->out,
-		"; medians of %u, with p10 to p90. Dashed: the ceilings, and FUSE alone</text>\n",
+	fprintf(chart->out, "; medians of %u, with p10 to p90. Dashed: the ceilings</text>\n",
 		chart->bench->reps);
 	legend(chart);
 	for (unsigned row = 0; row < chart->n_rows; row++)
