@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Loaders of models that others wrote, as PyPI has them: fastsafetensors, runai-model-streamer and checkpoint-engine load a
-model to the GPU from tmpfs and from gpu0/; safetensors does so from gpu0/ under `gpumem run`. Each load is in a fresh
+model to the GPU from tmpfs and from gpu0/; safetensors does so from gpu0/ under `gpumem run`, and gpumem.torch shows the
+file's memory as tensors. Each load is in a fresh
 process that has used the GPU before. The interpreter is GPUMEM_PYTHON's; the loaders are not in the bundle."""
 
 import json
+import os
 import shutil
 
 from harness import MIB, Failure, median, rounds
@@ -25,6 +27,10 @@ print(json.dumps({"seconds": seconds, "tensors": len(tensors), "total": total}))
 SAFETENSORS = BEGIN + r"""
 from safetensors.torch import load_file
 seconds, tensors = timed(load_file, path, device="cuda")
+""" + END
+VIEW = BEGIN + r"""
+from gpumem.torch import load_file
+seconds, tensors = timed(load_file, path, mode="view")
 """ + END
 # Without GPUDirect Storage, which needs a kernel module and its own file systems.
 FASTSAFETENSORS = BEGIN + r"""
@@ -97,6 +103,9 @@ def measure(loading, programs, source, staged):
     ways = {(name, place): ([], code, path) for name, code in programs.items()
             for place, path in (("tmpfs", source), ("gpu0", staged))}
     ways["safetensors", "gpumem run"] = run, SAFETENSORS, staged
+    modules = os.pathsep.join(filter(None, (loading.env["PYTHONPATH"], loading.plain.get("PYTHONPATH"))))
+    ours = ["env", f"PYTHONPATH={modules}", f"GPUMEM_LIBRARY={loading.env['GPUMEM_LIBRARY']}"]
+    ways["gpumem.torch", "by path"] = ours, VIEW, staged
     results = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, words in ways.items():
