@@ -35,6 +35,11 @@ check check-quick lint check-unit check-asan check-tsan check-mount check-client
 mutants: setup-check
 	@BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/mutants $(MUTANTS)
 
+# Not part of check: downloads a Debian with podman.
+.PHONY: check-containers
+check-containers: setup-check all client mount-programs
+	@tests/containers/run '$(OUT)'
+
 # Not part of check: downloads a Debian with the engines.
 .PHONY: check-engines
 check-engines: setup-check all client driver-programs
@@ -118,6 +123,7 @@ help:
 #: make check-kills          the same tests while the daemon is killed again and again (KILLS=1000: how often, at the end)
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
 #: make check-package        packages in a Debian that has nothing else, the wheel in empty virtual environments, a bundle
+#: make check-containers     containers by podman, and the daemon's image (as root)
 #: make check-engines        llama.cpp loads from the mount, in all its modes, with and without the preload library (as root)
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
 #: make check-fuzz           each fuzz target for a few seconds
