@@ -268,7 +268,7 @@ static void draw_sizes(const struct chart *chart, const struct panel *panel, uns
 		       unsigned threads)
 {
 	const struct case_report *report = chart->columns[column];
-	double free_from = panel->x; /* of labels */
+	double free_from = 0; /* of labels */
 	char size[FIGURE_TEXT_MAX];
 
 	for (unsigned i = 0; i < report->n_points; i++) {
