@@ -4,31 +4,28 @@
  * of files. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/walk.h"
 #include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/lib/drop.h"
 #include "common/cleanup.h"
 
-#define DESCRIPTORS 32
-#define LEASES	    (CLI_LONG + 2)
+#define LEASES (CLI_LONG + 2)
 #ifndef SYS_cachestat
 #define SYS_cachestat 451 /* Linux 6.5, the same on every architecture */
 #endif
 
-static struct {
+struct totals {
 	uint64_t before, after; /* bytes in the cache; 0 if the kernel has no cachestat(2) */
 	uint64_t files, leases;
-	int status;
-} totals;
+};
 
 static uint64_t cached_bytes(int fd)
 {
@@ -44,57 +41,47 @@ static uint64_t cached_bytes(int fd)
 	return found.cached * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static int cache_drop(const char *path)
+static int cache_drop(const char *path, struct totals *totals)
 {
 	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
 
 	if (fd < 0)
 		return fd;
-	totals.before += cached_bytes(fd);
+	totals->before += cached_bytes(fd);
 	if (fsync(fd) < 0)
 		return -errno;
 	int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 
-	totals.after += cached_bytes(fd);
-	totals.files++;
+	totals->after += cached_bytes(fd);
+	totals->files++;
 	return -error;
 }
 
-static int file_drop_cache(const char *path, const struct stat *st, int type, struct FTW *at)
+static int file_drop_cache(const struct walk_entry *entry, void *totals)
 {
-	(void)at;
-	if (type == FTW_DNR || type == FTW_NS)
-		totals.status = cli_fail(path, EACCES);
-	if (type != FTW_F || !S_ISREG(st->st_mode))
-		return 0;
-	int error = cache_drop(path);
+	int error = entry->is_directory ? 0 : cache_drop(entry->path, totals);
 
-	if (error)
-		totals.status = cli_fail(path, -error);
-	return 0;
+	return error ? cli_fail(entry->path, -error) : CLI_OK;
 }
 
-static int file_drop_leases(const char *path, const struct stat *st, int type, struct FTW *at)
+static int file_drop_leases(const struct walk_entry *entry, void *context)
 {
+	struct totals *totals = context;
 	uint64_t leases = 0;
 
-	(void)at;
-	if (type == FTW_DNR || type == FTW_NS)
-		totals.status = cli_fail(path, EACCES);
-	if (type != FTW_F || !S_ISREG(st->st_mode))
-		return 0;
-	AUTO_CLOSE int fd = beneath_open_real(path, O_RDONLY);
+	if (entry->is_directory)
+		return CLI_OK;
+	AUTO_CLOSE int fd = beneath_open_real(entry->path, O_RDONLY);
 	int error = fd < 0 ? fd : client_drop_leases(fd, &leases);
 
-	totals.files++;
-	totals.leases += leases;
-	if (fd < 0) {
-		totals.status = cli_fail(path, -error);
-	} else if (error) {
-		totals.status = (int)cli_status_of(-error);
-		cli_error("%s: %s", path, client_error_text());
-	}
-	return 0;
+	totals->files++;
+	totals->leases += leases;
+	if (fd < 0)
+		return cli_fail(entry->path, -error);
+	if (!error)
+		return CLI_OK;
+	cli_error("%s: %s", entry->path, client_error_text());
+	return (int)cli_status_of(-error);
 }
 
 enum what { WHAT_CACHE, WHAT_LEASES };
@@ -113,20 +100,21 @@ static int options_parse(struct cli_args *args, enum what *what, int *json)
 	return code;
 }
 
-static void leases_print(const char *word)
+static void leases_print(const char *word, uint64_t leases)
 {
-	output_line(stdout, "%s: ended %lu lease%s", word, (unsigned long)totals.leases,
-		    output_plural(totals.leases));
+	output_line(stdout, "%s: ended %lu lease%s", word, (unsigned long)leases,
+		    output_plural(leases));
 }
 
-static json_t *drop_json(const struct place *place, enum what what, uint64_t gone)
+static json_t *drop_json(const struct place *place, enum what what, const struct totals *totals,
+			 uint64_t gone)
 {
 	return what == WHAT_LEASES
 		   ? json_pack("{s:o, s:I, s:I}", "path", output_json_text(place->path), "files",
-			       (json_int_t)totals.files, "leases", (json_int_t)totals.leases)
+			       (json_int_t)totals->files, "leases", (json_int_t)totals->leases)
 		   : json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(place->path),
-			       "files", (json_int_t)totals.files, "cached_bytes",
-			       (json_int_t)totals.before, "dropped_bytes", (json_int_t)gone);
+			       "files", (json_int_t)totals->files, "cached_bytes",
+			       (json_int_t)totals->before, "dropped_bytes", (json_int_t)gone);
 }
 
 /* Adds the result to list, or prints it if that is NULL. */
@@ -134,24 +122,23 @@ static int drop_path(const char *word, enum what what, json_t *list)
 {
 	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
 	AUTO_PLACE struct place place = {0};
+	struct totals totals = {0};
 	int status = place_find(word, &place);
 
 	if (status)
 		return status;
-	memset(&totals, 0, sizeof(totals));
-	if (nftw(place.path, what == WHAT_LEASES ? file_drop_leases : file_drop_cache, DESCRIPTORS,
-		 FTW_PHYS | FTW_MOUNT) < 0)
-		totals.status = cli_fail(place.path, errno);
+	status = walk_tree(place.path, what == WHAT_LEASES ? file_drop_leases : file_drop_cache,
+			   &totals);
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
 	if (list)
-		json_array_append_new(list, drop_json(&place, what, gone));
+		json_array_append_new(list, drop_json(&place, what, &totals, gone));
 	else if (what == WHAT_LEASES && totals.files)
-		leases_print(word);
+		leases_print(word, totals.leases);
 	else if (totals.files)
 		output_line(stdout, "%s: dropped %s of %s in the page cache", word,
 			    output_size(gone, dropped), output_size(totals.before, before));
-	return totals.status;
+	return status;
 }
 
 static int drop_run(struct cli_args *args)

@@ -4,12 +4,10 @@
  * GPU. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -20,15 +18,14 @@
 #include "client/cli/core/params.h"
 #include "client/cli/core/progress.h"
 #include "client/cli/core/residence.h"
+#include "client/cli/walk.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 
-#define DESCRIPTORS 32
-#define FREE	    (CLI_LONG + 2)
-#define DISK	    (CLI_LONG + 3)
-#define DRAW_US	    100000
+#define FREE	(CLI_LONG + 2)
+#define DISK	(CLI_LONG + 3)
+#define DRAW_US 100000
 
-/* nftw(3) gives its function no argument. */
 static struct {
 	const char *value; /* of the attribute resident */
 	bool drawn;
@@ -109,9 +106,8 @@ static int file_move(const char *path)
 	return move.error;
 }
 
-static void file_move_fail(const char *path, int error)
+static int file_move_fail(const char *path, int error)
 {
-	all.status = (int)cli_status_of(error);
 	if (error == EBUSY)
 		cli_error("%s: processes have the file mapped (gpumem sharers)", path);
 	else if (error == EOPNOTSUPP)
@@ -129,21 +125,16 @@ static void file_move_fail(const char *path, int error)
 			  "may have (gpumemfs -o user_spill=)",
 			  path);
 	else
-		all.status = cli_fail(path, error);
+		return cli_fail(path, error);
+	return (int)cli_status_of(error);
 }
 
-static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
+static int entry_move(const struct walk_entry *entry, void *unused)
 {
-	(void)at;
-	if (type == FTW_DNR || type == FTW_NS)
-		all.status = cli_fail(path, EACCES);
-	if (type != FTW_F || !S_ISREG(st->st_mode))
-		return 0;
-	int error = file_move(path);
+	int error = entry->is_directory ? 0 : file_move(entry->path);
 
-	if (error)
-		file_move_fail(path, error);
-	return 0;
+	(void)unused;
+	return error ? file_move_fail(entry->path, error) : CLI_OK;
 }
 
 static int word_move(const char *word)
@@ -153,9 +144,7 @@ static int word_move(const char *word)
 
 	if (status)
 		return status;
-	if (nftw(place.path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
-		return cli_fail(place.path, errno);
-	return CLI_OK;
+	return walk_tree(place.path, entry_move, NULL);
 }
 
 static int words_move(struct cli_args *args, const char *value, const char *did, int json)

@@ -3,7 +3,6 @@
 /* gpumem set: the attributes of a file or directory, or the parameters of a mount. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
@@ -14,13 +13,13 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/cli/walk.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 
-#define DEFAULT	    "default"
-#define DESCRIPTORS 32
-#define NAME_ROOM   128
+#define DEFAULT	  "default"
+#define NAME_ROOM 128
 
 /* The reason why the mount cannot set the attribute. */
 static const char *set_lacks(const struct place *place, const struct attribute *one,
@@ -104,73 +103,58 @@ static int set_one(const struct command *command, const struct place *place, con
 	return bad ? set_failed(place, one, value, errno) : CLI_OK;
 }
 
-/* nftw(3) gives its function no argument. */
-static struct {
+struct setting {
 	const struct command *command;
 	const struct mount_at *mount;
 	bool of_mount; /* the path is the mountpoint */
 	char **words;  /* NAME=VALUE */
 	int n_words;
 	bool recursive;
-	int status; /* of the first failure */
-} all;
-
-static void status_note(int status)
-{
-	if (!all.status)
-		all.status = status;
-}
+};
 
 /* The rest is set after a failure, as by chmod -R. */
-static void place_set(const struct place *place, bool is_directory)
+static int place_set(const struct setting *setting, const struct place *place, bool is_directory)
 {
-	for (int i = 0; i < all.n_words; i++) {
+	int status = CLI_OK;
+
+	for (int i = 0; i < setting->n_words; i++) {
 		char name[NAME_ROOM];
-		const struct attribute *one = word_attribute(all.words[i], name);
+		const struct attribute *one = word_attribute(setting->words[i], name);
 		bool is_quota = one && one->kind == ATTRIBUTE_QUOTA;
 
 		/* Below a directory, quotas are the directories'. */
-		if (!all.recursive || !is_quota || is_directory)
-			status_note(set_one(all.command, place, all.words[i]));
+		if (!setting->recursive || !is_quota || is_directory) {
+			int done = set_one(setting->command, place, setting->words[i]);
+
+			status = status ? status : done;
+		}
 	}
+	return status;
 }
 
-/* The root of a mount has no attributes, nor has what lies below .gpumem. */
-static bool is_of_mount(const char *path, const struct FTW *at)
+static int entry_set(const struct walk_entry *entry, void *context)
 {
-	return all.of_mount &&
-	       (at->level == 0 || (at->level == 1 && strcmp(path + at->base, ".gpumem") == 0));
+	const struct setting *setting = context;
+	struct place place = {.mount = setting->mount, .path = (char *)entry->path};
+
+	/* The root of a mount has no attributes. */
+	return setting->of_mount && entry->is_top ? CLI_OK
+						  : place_set(setting, &place, entry->is_directory);
 }
 
-static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	struct place place = {.mount = all.mount, .path = (char *)path};
-
-	if (is_of_mount(path, at))
-		return at->level ? FTW_SKIP_SUBTREE : FTW_CONTINUE;
-	if (type == FTW_NS || type == FTW_DNR)
-		status_note(cli_fail(path, EACCES));
-	if (type != FTW_NS && (S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))
-		place_set(&place, S_ISDIR(st->st_mode));
-	return FTW_CONTINUE;
-}
-
-static void path_set(const char *path)
+static int path_set(struct setting *setting, const char *path)
 {
 	AUTO_PLACE struct place place = {0};
 	int status = place_find(path, &place);
 
-	all.mount = place.mount;
-	all.of_mount = !status && place_is_mount(&place);
 	if (status)
-		status_note(status);
-	else if (all.of_mount && !all.recursive)
-		status_note(params_set(&place, all.n_words, all.words));
-	else if (!all.recursive)
-		place_set(&place, true);
-	else if (nftw(place.path, tree_visit, DESCRIPTORS,
-		      FTW_PHYS | FTW_MOUNT | FTW_ACTIONRETVAL) < 0)
-		status_note(cli_fail(place.path, errno));
+		return status;
+	setting->mount = place.mount;
+	setting->of_mount = place_is_mount(&place);
+	if (setting->recursive)
+		return walk_tree(place.path, entry_set, setting);
+	return setting->of_mount ? params_set(&place, setting->n_words, setting->words)
+				 : place_set(setting, &place, true);
 }
 
 /* A path with = has a slash before it, such as ./a=b. */
@@ -179,7 +163,7 @@ static bool word_is_setting(const char *word)
 	return strcspn(word, "=") < strcspn(word, "/");
 }
 
-static int words_check(const struct cli_args *args, int n_paths)
+static int words_check(const struct cli_args *args, int n_paths, bool recursive)
 {
 	char name[NAME_ROOM];
 
@@ -190,7 +174,7 @@ static int words_check(const struct cli_args *args, int n_paths)
 	for (int i = n_paths; i < args->argc; i++) {
 		if (!word_is_setting(args->argv[i]))
 			return cli_usage(args->command, "%s: expected NAME=VALUE", args->argv[i]);
-		if (all.recursive && !word_attribute(args->argv[i], name))
+		if (recursive && !word_attribute(args->argv[i], name))
 			return attribute_unknown(args->command, name);
 	}
 	return CLI_OK;
@@ -198,23 +182,26 @@ static int words_check(const struct cli_args *args, int n_paths)
 
 static int set_run(struct cli_args *args)
 {
+	struct setting setting = {.command = args->command};
 	int code, n_paths = 0, status;
 
 	while ((code = cli_option(args)) > 0)
-		all.recursive |= code == 'r';
+		setting.recursive |= code == 'r';
 	if (code < 0)
 		return CLI_USAGE;
 	while (n_paths < args->argc && !word_is_setting(args->argv[n_paths]))
 		n_paths++;
-	status = words_check(args, n_paths);
+	status = words_check(args, n_paths, setting.recursive);
 	if (status)
 		return status;
-	all.command = args->command;
-	all.words = args->argv + n_paths;
-	all.n_words = args->argc - n_paths;
-	for (int i = 0; i < n_paths; i++)
-		path_set(args->argv[i]);
-	return all.status;
+	setting.words = args->argv + n_paths;
+	setting.n_words = args->argc - n_paths;
+	for (int i = 0; i < n_paths; i++) {
+		int one = path_set(&setting, args->argv[i]);
+
+		status = status ? status : one;
+	}
+	return status;
 }
 
 /* Offers "page_size=", and behind the = the values. */

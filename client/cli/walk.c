@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#include "client/cli/walk.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <sys/stat.h>
+
+#include "client/cli/core/cli.h"
+
+/* Deeper directories are opened again. */
+#define DESCRIPTORS 32
+
+/* nftw(3) gives its function no argument. */
+static struct {
+	walk_visit *visit;
+	void *context;
+	int status; /* of the first failure */
+} walk;
+
+static void status_note(int status)
+{
+	if (!walk.status)
+		walk.status = status;
+}
+
+static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	if (type == FTW_NS || type == FTW_DNR)
+		status_note(cli_fail(path, EACCES));
+	if (type == FTW_NS || !(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))
+		return 0;
+	const struct walk_entry entry = {
+	    .path = path, .is_directory = S_ISDIR(st->st_mode), .is_top = at->level == 0};
+
+	status_note(walk.visit(&entry, walk.context));
+	return 0;
+}
+
+int walk_tree(const char *path, walk_visit *visit, void *context)
+{
+	walk.visit = visit;
+	walk.context = context;
+	walk.status = CLI_OK;
+	if (nftw(path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
+		status_note(cli_fail(path, errno));
+	return walk.status;
+}
