@@ -11,6 +11,7 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
 #include "client/cli/core/params.h"
+#include "client/cli/walk.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 
@@ -20,6 +21,10 @@ struct request {
 	char **paths;
 	int n_paths;
 	char **names; /* ends with NULL */
+	bool recursive;
+	bool of_mount;	/* the path is the mountpoint: its parameters */
+	bool skips_top; /* the walk begins at the mountpoint */
+	const struct mount_at *mount;
 	json_t *json; /* with --json the values of each path */
 };
 
@@ -44,7 +49,7 @@ static int attributes_get_named(const struct request *request, const struct plac
 	const char *path = place->path;
 
 	for (char **word = request->names; *word; word++) {
-		if (place_is_mount(place) && params_get(place, *word, values) > 0)
+		if (request->of_mount && params_get(place, *word, values) > 0)
 			continue;
 		const struct attribute *one = attribute_find(*word);
 		AUTO_FREE char *text = NULL;
@@ -53,6 +58,9 @@ static int attributes_get_named(const struct request *request, const struct plac
 			return attribute_unknown(request->command, *word);
 		int error = facts_attribute(path, one->name, &text);
 
+		/* Not each file below a directory has each attribute. */
+		if (error == -ENODATA && request->recursive)
+			continue;
 		if (error == -ENODATA) {
 			cli_error("%s has no %s", path, one->name);
 			return CLI_FAILED;
@@ -104,7 +112,7 @@ static void get_write(const struct request *request, const char *path, const jso
 	json_t *value;
 
 	json_object_foreach ((json_t *)values, name, value) {
-		if (request->n_paths > 1)
+		if (request->n_paths > 1 || request->recursive)
 			output_text(stdout, "%s: ", path);
 		if (!bare)
 			output_text(stdout, "%s=", name);
@@ -112,19 +120,15 @@ static void get_write(const struct request *request, const char *path, const jso
 	}
 }
 
-static int get_path(const struct request *request, const char *path)
+static int get_place(const struct request *request, const struct place *place, const char *path)
 {
-	AUTO_PLACE struct place place = {0};
-	int status = place_find(path, &place);
-
-	if (status)
-		return status;
-	json_t *values = request->names[0] ? json_object() : attributes_get(place.path);
+	json_t *values = request->names[0] ? json_object() : attributes_get(place->path);
+	int status = CLI_OK;
 
 	if (request->names[0])
-		status = attributes_get_named(request, &place, values);
-	else if (place_is_mount(&place))
-		params_get(&place, NULL, values);
+		status = attributes_get_named(request, place, values);
+	else if (request->of_mount)
+		params_get(place, NULL, values);
 	if (status == CLI_OK && request->json)
 		json_array_append_new(request->json,
 				      json_pack("{s:o, s:o}", "path", output_json_text(path),
@@ -133,6 +137,31 @@ static int get_path(const struct request *request, const char *path)
 		get_write(request, path, values);
 	json_decref(values);
 	return status;
+}
+
+static int entry_get(const struct walk_entry *entry, void *context)
+{
+	const struct request *request = context;
+	struct place place = {.mount = request->mount, .path = (char *)entry->path};
+
+	/* The root of a mount has no attributes. */
+	return request->skips_top && entry->is_top ? CLI_OK
+						   : get_place(request, &place, entry->path);
+}
+
+static int get_path(struct request *request, const char *path)
+{
+	AUTO_PLACE struct place place = {0};
+	int status = place_find(path, &place);
+
+	if (status)
+		return status;
+	request->of_mount = place_is_mount(&place) && !request->recursive;
+	if (!request->recursive)
+		return get_place(request, &place, path);
+	request->mount = place.mount;
+	request->skips_top = place_is_mount(&place);
+	return walk_tree(place.path, entry_get, request);
 }
 
 /* What is no attribute and no file is taken for a name, and refused as such. */
@@ -144,9 +173,13 @@ static bool word_is_path(const char *word)
 static int get_run(struct cli_args *args)
 {
 	struct request request = {.command = args->command, .n_paths = 1};
-	int json, status = CLI_OK, written = CLI_OK;
+	int code, json = 0, status = CLI_OK, written = CLI_OK;
 
-	if (cli_only_json(args, &json) < 0)
+	while ((code = cli_option(args)) > 0) {
+		json |= code == CLI_JSON_CODE;
+		request.recursive |= code == 'r';
+	}
+	if (code < 0)
 		return CLI_USAGE;
 	request.paths = args->argv; /* without the options from here on */
 	while (request.n_paths < args->argc && word_is_path(args->argv[request.n_paths]))
@@ -158,7 +191,7 @@ static int get_run(struct cli_args *args)
 
 		status = status ? status : one;
 	}
-	if (request.n_paths > 1 && json)
+	if ((request.n_paths > 1 || request.recursive) && json)
 		written = output_json(json_pack("{s:O}", "paths", request.json));
 	else if (json && !status)
 		written = output_json(
@@ -174,14 +207,15 @@ static void get_offer(int count, char **words, const char *start)
 		cli_offer(start, one->name, one->help);
 }
 
-static const struct cli_option get_options[] = {CLI_JSON, {0}};
+static const struct cli_option get_options[] = {
+    {'r', "recursive", NULL, "show all files and directories below as well"}, CLI_JSON, {0}};
 
 const struct command command_get = {
     .name = "get",
     .words = "PATH... [NAME...]",
     .summary = "Show attributes of files and directories, or parameters of a mount",
     .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.\n"
-	    "Lines of several paths begin with the path.",
+	    "Lines of several paths, and with -r, begin with the path.",
     .options = get_options,
     .min_words = 1,
     .max_words = -1,
