@@ -23,7 +23,7 @@
 #define GPUMEM_PROTOCOL_VERSION 2
 #define GPUMEM_SOCKET_DIR	".gpumem" /* in each directory of the mount */
 #define GPUMEM_SOCKET_LEAF	"socket"
-#define GPUMEM_SOCKET_NAME	GPUMEM_SOCKET_DIR "/" GPUMEM_SOCKET_LEAF
+#define GPUMEM_SOCKET_NAME	".gpumem/socket"
 
 /* Inode numbers from here on are those of .gpumem and what it holds, never a user's file. */
 #define GPUMEM_INODES_OF_DAEMON (1ULL << 62)
@@ -53,6 +53,20 @@ struct gpumem_version {
 };
 
 #define GPUMEM_IOC_VERSION _IOR('g', 0x47, struct gpumem_version)
+
+/* The result of GPUMEM_IOC_MOUNT, for files of any kind: what a process has to know that sees only
+ * a directory of the mount, without .gpumem/params. ENOTTY: an earlier daemon. */
+struct gpumem_mount {
+	uint32_t flags; /* enum gpumem_mount_flags */
+	uint8_t reserved[36];
+};
+
+enum gpumem_mount_flags {
+	GPUMEM_MOUNT_CACHES = 1,    /* the page cache may keep bytes of GPUs' files */
+	GPUMEM_MOUNT_SIMULATES = 2, /* GPUs are simulated in system memory */
+};
+
+#define GPUMEM_IOC_MOUNT _IOR('g', 0x51, struct gpumem_mount)
 
 /* The argument of GPUMEM_IOC_LEASE. After 0 a GPUMEM_MSG_LAYOUT is on the connection; after an
  * error no message is. EACCES: the file is not open for reading; EBUSY: another request of the

@@ -53,6 +53,17 @@ static void ioctl_version(struct op *op, fuse_req_t req)
 	fuse_reply_ioctl(req, 0, &version, sizeof(version));
 }
 
+static void ioctl_mount(struct op *op, fuse_req_t req)
+{
+	bool caches = op->fs->options.cache != CACHE_NONE;
+	bool simulates = strcmp(op->fs->backend->name, "host") == 0;
+	const struct gpumem_mount mount = {.flags = (caches ? GPUMEM_MOUNT_CACHES : 0u) |
+						    (simulates ? GPUMEM_MOUNT_SIMULATES : 0u)};
+
+	op_end(op, 0);
+	fuse_reply_ioctl(req, 0, &mount, sizeof(mount));
+}
+
 /* A lease for which a thread of fs/share may answer the ioctl. */
 struct lease_op {
 	struct share_ask ask;
@@ -307,6 +318,7 @@ static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes
 {
 	switch (command) {
 	case GPUMEM_IOC_VERSION:
+	case GPUMEM_IOC_MOUNT:
 	case GPUMEM_IOC_SAVE:
 	case GPUMEM_IOC_SOCKET:
 	case GPUMEM_IOC_DROP:
@@ -351,6 +363,9 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		break;
 	case GPUMEM_IOC_VERSION:
 		ioctl_version(&op, req);
+		break;
+	case GPUMEM_IOC_MOUNT:
+		ioctl_mount(&op, req);
 		break;
 	case GPUMEM_IOC_SOCKET:
 		ioctl_socket(&op, req);
