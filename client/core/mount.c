@@ -121,6 +121,15 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
 
+int client_mount_flags(int fd, uint32_t *flags)
+{
+	struct gpumem_mount mount = {0};
+	int rc = file_ask(fd, O_RDONLY, question_ask, (struct question){GPUMEM_IOC_MOUNT, &mount});
+
+	*flags = mount.flags;
+	return rc;
+}
+
 /* Asks the daemon for the place of its socket, again while the daemon of a new mount has none yet.
  */
 static int socket_find(int fd, struct gpumem_socket *where)

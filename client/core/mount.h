@@ -24,6 +24,9 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
 /* -ENOTSUP: the file is not on gpumemfs. -ENOTCONN: its daemon has ended. */
 int client_mount_check(int fd);
 
+/* Gives *flags, enum gpumem_mount_flags, of the file's mount. 0 or -errno. */
+int client_mount_flags(int fd, uint32_t *flags);
+
 /* Opens a new connection to the daemon of the file's mount. All mounts of the filesystem that this
  * process sees are tried, because a bind mount of a file has no socket. Gives the descriptor, or
  * -ENOTCONN, -ENOTSUP (also for a file that is not on gpumemfs). */

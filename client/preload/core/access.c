@@ -4,9 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -26,15 +24,6 @@ bool access_may_be(int fd)
 	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_MAGIC;
 }
 
-/* Opens the text in which the mount describes itself. */
-static int params_open(int root, void *unused)
-{
-	int fd = openat(root, ".gpumem/params", O_RDONLY | O_CLOEXEC);
-
-	(void)unused;
-	return fd < 0 ? -errno : fd;
-}
-
 /* By path, because fgetxattr refuses O_PATH descriptors. */
 static ssize_t attribute_get(int fd, const char *name, char *value, size_t bytes)
 {
@@ -52,26 +41,18 @@ bool access_is_on_mount(int fd)
 
 enum access_kind access_kind(int fd, enum stats_left *why)
 {
-	char device[64] = "", line[256];
-	bool direct = false, simulated = false;
+	char device[64] = "";
+	uint32_t flags;
 
 	*why = LEFT_FAILED;
 	if (attribute_get(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
-	    strcmp(device, "host") == 0)
+	    strcmp(device, "host") == 0 || client_mount_flags(fd, &flags) < 0)
 		return ACCESS_NONE;
-	int opened = client_mount_each(fd, CLIENT_MOUNTS_WHOLE, params_open, NULL);
-	AUTO_FCLOSE FILE *params = opened < 0 ? NULL : fdopen(opened, "r");
-	if (opened >= 0 && !params)
-		close(opened);
-	while (params && fgets(line, sizeof(line), params)) {
-		direct = direct || strcmp(line, "cache none\n") == 0;
-		simulated = simulated || strcmp(line, "backend host\n") == 0;
-	}
-	if (params && !direct)
+	if (flags & GPUMEM_MOUNT_CACHES) {
 		*why = LEFT_CACHED;
-	if (!direct)
 		return ACCESS_NONE;
-	return simulated ? ACCESS_SIMULATED : ACCESS_GPU;
+	}
+	return flags & GPUMEM_MOUNT_SIMULATES ? ACCESS_SIMULATED : ACCESS_GPU;
 }
 
 /* Takes a lease through an O_PATH descriptor, whose close leaves the process's locks alone. */
