@@ -106,6 +106,14 @@ class _Exports:
         address = self._lend().host_address() + offset if self.nbytes else 0
         return self._array_interface(address)
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Only called by numpy without an array interface: TypeError, where numpy would make an array of one object."""
+        memory = self._place()[0]
+        if not memory.on_cpu:
+            raise TypeError(f"{memory.name} is memory of a GPU: use torch.from_dlpack, cupy.asarray, or .memory for the CPU")
+        raise TypeError(f"numpy has no {self._dtype.name}: use torch.from_dlpack, or view the bytes as an integer type "
+                        "of the same size")
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Version 3: the address on the GPU of the calling thread's current CUDA context.

@@ -326,6 +326,10 @@ class ArrayInterfaces(Case):
         self.assertEqual(path.read_bytes()[36:40], b"\xff" * 4)
         with gpumem.open(path) as buffer:
             self.assertFalse(numpy.asarray(buffer).flags.writeable)
+            with self.assertRaisesRegex(TypeError, "numpy has no bfloat16: use torch.from_dlpack, or view"):
+                numpy.asarray(buffer.view("bfloat16", (4, 2), 8))
+        with gpumem.open(self.file()) as buffer, self.assertRaisesRegex(TypeError, "memory of a GPU: use torch.from_dlpack"):
+            numpy.asarray(buffer)
 
 
 class DLPack(Case):
