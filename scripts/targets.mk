@@ -64,7 +64,7 @@ HELPERS   := mount.gpumemfs mount.fuse.gpumemfs
 # mount(8) searches for its helpers only in /sbin, a link to /usr/sbin on most systems.
 HELPER_DEST ?= $(if $(filter /usr /usr/local,$(PREFIX)),$(DESTDIR)$(if $(shell test -L /sbin && echo merged),/usr)/sbin)
 
-.PHONY: install uninstall deb bundle wheel clean distclean help
+.PHONY: install uninstall deb bundle wheel release clean distclean help
 install: $(OUT)/installed/gpumemfs
 	$(Q)$(call make_folders,$(DEST)/bin $(LIB_DEST) $(MAN_FOLDERS) $(UNIT_DEST) $(SHARE_DEST)/systemd $(SHARE_DEST)/grafana $(HELPER_DEST))
 	$(Q)install -m 755 $< $(DEST)/bin/gpumemfs
@@ -97,6 +97,10 @@ bundle: setup
 wheel: setup
 	@+$(MAKE) --no-print-directory client cli $(OUT)/bundled/gpumem $(CLIENT_BUNDLED)
 	@BUILD='$(BUILD)' PYTHON='$(PYTHON)' scripts/wheel
+
+# Refuses before anything is installed or built: the script makes the targets above.
+release:
+	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/release
 
 clean:
 	$(Q)find '$(BUILD)' -mindepth 1 -maxdepth 1 ! -name deps -exec rm -rf {} + 2>/dev/null || true
@@ -132,6 +136,7 @@ help:
 #:                           make uninstall removes it, and the folders that were made for it
 #: make deb                  Debian packages of it, for this machine's release: build/deb/*.deb
 #: make wheel                build/wheel/gpumem-*.whl: for pip, the Python module with the libraries and the command
+#: make release              from a commit with a tag: build/release with source, packages, wheel, list of parts
 #: make bundle               build/gpumemfs-bundle: a folder that runs on an offline machine
 #: make clean                remove the build; distclean: the private libfuse too
 #:
