@@ -40,6 +40,11 @@ mutants: setup-check
 check-containers: setup-check all client mount-programs
 	@tests/containers/run '$(OUT)'
 
+# Not part of check: shows which lines the tests execute. COVERAGE='unit mount' names other steps of scripts/check.
+.PHONY: coverage
+coverage: setup-check
+	@BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/coverage $(COVERAGE)
+
 # Not part of check: downloads a Debian with the engines.
 .PHONY: check-engines
 check-engines: setup-check all client driver-programs
@@ -130,6 +135,7 @@ help:
 #: make check-containers     containers by podman, and the daemon's image (as root)
 #: make check-engines        llama.cpp loads from the mount, in all its modes, with and without the preload library (as root)
 #: make mutants              put one-line faults into copies of the tree: each named test must fail (MUTANTS=-h)
+#: make coverage             the share of each folder's lines that unit tests and 30 mount tests execute (COVERAGE=STEPS)
 #: make check-fuzz           each fuzz target for a few seconds
 #: make bench                measure beside FUSE, tmpfs and the machine (BENCH='--svg rates.svg'; BENCH=--help)
 #: make install              into $(DESTDIR)$(PREFIX), PREFIX=/usr/local (PYTHON=python3, PYTHON_DEST=DIR: for its module);
