@@ -124,6 +124,7 @@ static const char *const pages[] = {
     "docs/new-backend.md",
     "docs/frameworks.md",
     "docs/known-issues.md",
+    "docs/compatibility.md",
 };
 #define PAGES ((int)(sizeof(pages) / sizeof(pages[0])))
 
