@@ -125,6 +125,7 @@ static const char *const pages[] = {
     "docs/frameworks.md",
     "docs/known-issues.md",
     "docs/compatibility.md",
+    "docs/glossary.md",
 };
 #define PAGES ((int)(sizeof(pages) / sizeof(pages[0])))
 
