@@ -6,6 +6,8 @@
 #define COMMON_HASH_H
 
 #define XXH_INLINE_ALL
+/* By memcpy. The default on Arm, a packed union, must not alias objects of other types. */
+#define XXH_FORCE_MEMORY_ACCESS 0
 #include <xxhash.h>
 
 extern uint64_t hash_seed; /* set once at start by hash_seed_init */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
+#define XXH_FORCE_MEMORY_ACCESS 0 /* as in common/hash.h */
 #include <xxhash.h>
 
 #include "client/cli/core/buffer.h"

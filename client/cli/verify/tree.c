@@ -4,6 +4,7 @@
 
 #include <string.h>
 #define XXH_INLINE_ALL
+#define XXH_FORCE_MEMORY_ACCESS 0 /* as in common/hash.h */
 #include <xxhash.h>
 
 #define STRINGS 32
