@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* What commands do with all files below a path. */
+/* A walk over all files below a path. */
 #ifndef CLIENT_CLI_WALK_H
 #define CLIENT_CLI_WALK_H
 
@@ -16,8 +16,9 @@ struct walk_entry {
 typedef int walk_visit(const struct walk_entry *entry, void *context);
 
 /* Visits the path and, if it is a directory, all regular files and directories below, each
- * directory before what it has. Follows no link and stays on the file system. Reports directories
- * that cannot be read. The exit status of the first failure, or CLI_OK. One walk at a time. */
+ * directory before its entries. Follows no link and stays on the file system. Reports directories
+ * that cannot be read. The exit status of the first failure, or CLI_OK. The next walk may begin
+ * when the walk has ended. */
 int walk_tree(const char *path, walk_visit *visit, void *context);
 
 #endif

@@ -228,8 +228,8 @@ static int socket_connect_own(const char *path, dev_t device)
 				     path, name, strerror(-fd));
 }
 
-/* In a directory that the file system's users own, an entry of the name may be a user's: an earlier
- * release let users make one, and a socket in there would be anybody's. */
+/* A directory's entry of the name may be a user's, of an earlier release, with a socket of any
+ * process. */
 static int directory_connect(int root, void *argument)
 {
 	const struct stat *file = argument;
