@@ -21,7 +21,7 @@
 /* A process that has not answered by then reads old bytes until it answers. The first BAR mapping
  * of a process takes up to a second, most of it in the driver, and up to 2.4 seconds where 12
  * processes start on one GPU (H200). */
-#define RECALL_WAIT (10 * CLOCK_SECOND)
+#define RECALL_WAIT (4 * CLOCK_SECOND)
 
 /* A recall tells all of their holders under the share's lock. */
 #define DELEGATIONS_MAX 64

@@ -42,7 +42,7 @@ void delegation_lease_remove(struct share *share, struct share_lease *lease);
 /* Ends the delegations of dropped leases: a recall would put the memory that the holder still has,
  * which may be the file's no more, in the place of pages that show the file. */
 void delegations_drop(struct share *share, uint64_t ino);
-/* Ends the delegations of an inode, and waits up to two seconds for the answers of their holders.
+/* Ends the delegations of an inode, and waits up to four seconds for the answers of their holders.
  */
 void delegations_recall(struct share *share, uint64_t ino);
 /* A listener answered a notice, or listens no more. Under the share's lock. */

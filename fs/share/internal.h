@@ -69,6 +69,7 @@ struct lease_params {
 struct share_notice {
 	uint32_t number; /* 0: none */
 	bool answered;
+	bool unawaited; /* a recall to a late listener */
 	int32_t error;
 	uint32_t files;
 };

@@ -39,8 +39,10 @@ static void listener_choose(struct share *share, struct share_listener *listener
 
 	HASH_FIND(hh, share->recall_listeners, &listener->process, sizeof(listener->process),
 		  earlier);
-	if (earlier)
+	if (earlier) {
+		listener->late |= earlier->late;
 		listener_forgo(share, earlier);
+	}
 	listener->chosen =
 	    HASH_ADD_NEW(hh, share->recall_listeners, process, sizeof(listener->process), listener);
 }
@@ -80,7 +82,8 @@ void share_unlisten(struct share *share, struct share_connection *connection)
 	DL_DELETE(share->listeners, connection->listener);
 	listener_forgo(share, connection->listener);
 	for (unsigned i = 0; i < SHARE_NOTICES && !connection->listener->cut; i++)
-		if (!connection->listener->notices[i].answered)
+		if (!connection->listener->notices[i].answered &&
+		    !connection->listener->notices[i].unawaited)
 			delegation_answered(share, connection->listener->notices[i].number);
 	free(connection->listener);
 	connection->listener = NULL;
@@ -107,7 +110,8 @@ void share_noticed(struct share *share, struct share_connection *connection,
 		return;
 	notice->answered = true;
 	connection->listener->late = false;
-	delegation_answered(share, notice->number);
+	if (!notice->unawaited)
+		delegation_answered(share, notice->number);
 	notice->error = request->error;
 	notice->files = request->files;
 }
@@ -217,7 +221,9 @@ bool share_tell_process(struct share *share, const struct share_connection *conn
 		shutdown(listener->connection->fd, SHUT_RDWR);
 		notice_remember(listener, number);
 	}
-	return true;
+	/* A process that is stopped holds up the first recall alone. */
+	notice_find(listener, number)->unawaited = listener->late;
+	return !listener->late;
 }
 
 void share_recall_is_late(struct share *share, uint32_t number)

@@ -167,6 +167,31 @@ START_TEST(a_process_that_does_not_answer)
 }
 END_TEST
 
+/* Recalls that each waited would take two minutes, more than the test may. */
+START_TEST(a_process_that_is_late_holds_up_one_recall)
+{
+	struct share_connection again = {.pid = connection.pid, .uid = connection.uid};
+	static struct inode inodes[30];
+	static struct share_lease leases[30];
+
+	for (unsigned i = 0; i < 30; i++) {
+		inodes[i].ino = 100 + i;
+		leases[i] = lease(true);
+		leases[i].inode = &inodes[i];
+		ck_assert_int_eq(add(&leases[i], FILE_NO_WAIT), 0);
+		ck_assert(leases[i].delegated);
+	}
+	for (unsigned i = 0; i < 30; i++) {
+		delegations_recall(&share, inodes[i].ino);
+		end(&leases[i]);
+	}
+	ck_assert(!gets_delegation());
+	ck_assert_int_eq(share_listen(&share, &again, GPUMEM_LISTEN_RECALL), 0);
+	ck_assert(!gets_delegation());
+	share_unlisten(&share, &again);
+}
+END_TEST
+
 /* After the notices in the socket the process reads the end of the connection. */
 START_TEST(a_process_that_takes_no_notice)
 {
@@ -228,6 +253,7 @@ int main(void)
 	tcase_add_test(tests, the_daemon_s_own_stores);
 	tcase_add_test(tests, a_file_has_a_limit);
 	tcase_add_test(tests, a_process_that_does_not_answer);
+	tcase_add_test(tests, a_process_that_is_late_holds_up_one_recall);
 	tcase_add_test(tests, a_process_that_takes_no_notice);
 	tcase_add_test(tests, a_process_that_listens_twice);
 	tcase_add_test(tests, a_dropped_lease_is_not_recalled);
