@@ -185,6 +185,9 @@ static int get_run(struct cli_args *args)
 	while (request.n_paths < args->argc && word_is_path(args->argv[request.n_paths]))
 		request.n_paths++;
 	request.names = args->argv + request.n_paths;
+	for (char **name = request.names; request.recursive && *name; name++)
+		if (!attribute_find(*name))
+			return attribute_unknown(args->command, *name);
 	request.json = json ? json_array() : NULL;
 	for (int i = 0; i < request.n_paths; i++) {
 		int one = get_path(&request, request.paths[i]);

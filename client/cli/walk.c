@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/cli/core/cli.h"
 
@@ -26,6 +27,9 @@ static void status_note(int status)
 
 static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
 {
+	/* Other programs may remove entries meanwhile. */
+	if (type == FTW_NS && at->level > 0 && access(path, F_OK) < 0 && errno == ENOENT)
+		return 0;
 	if (type == FTW_NS || type == FTW_DNR)
 		status_note(cli_fail(path, EACCES));
 	if (type == FTW_NS || !(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))

@@ -268,7 +268,7 @@ static int place_locate(const char *path, struct place *place)
 	}
 	place->mount = mounts_whole(&place->mounts, mount);
 	if (!place->mount) {
-		cli_error("%s: only a part of its mount is visible here, without .gpumem/", path);
+		cli_error("%s: only a part of its mount is visible here", path);
 		return CLI_NOT_MOUNTED;
 	}
 	error = mounts_answers(place->mount);
