@@ -104,7 +104,7 @@ contain_by_podman() {
 rootless_by_podman() {
 	mkdir -p "$WORK/podman"
 	chown 65534 "$WORK/podman"
-	trap 'pkill -F "$WORK/podman/libpod/tmp/pause.pid"' EXIT
+	trap 'pkill -F "$WORK/podman/libpod/tmp/pause.pid" 2>/dev/null || true' EXIT
 	HOME=/home/nobody XDG_RUNTIME_DIR=$WORK/podman as_nobody \
 		bash -c "$(declare -f contain_by_podman); contain_by_podman \"\$@\"" podman "$@"
 }
