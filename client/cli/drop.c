@@ -59,9 +59,9 @@ static int cache_drop(const char *path, struct totals *totals)
 
 static int file_drop_cache(const struct walk_entry *entry, void *totals)
 {
-	int error = entry->is_directory ? 0 : cache_drop(entry->path, totals);
+	int error = entry->is_directory ? 0 : cache_drop(entry->place.path, totals);
 
-	return error ? cli_fail(entry->path, -error) : CLI_OK;
+	return error ? cli_fail(entry->place.path, -error) : CLI_OK;
 }
 
 static int file_drop_leases(const struct walk_entry *entry, void *context)
@@ -71,16 +71,16 @@ static int file_drop_leases(const struct walk_entry *entry, void *context)
 
 	if (entry->is_directory)
 		return CLI_OK;
-	AUTO_CLOSE int fd = beneath_open_real(entry->path, O_RDONLY);
+	AUTO_CLOSE int fd = beneath_open_real(entry->place.path, O_RDONLY);
 	int error = fd < 0 ? fd : client_drop_leases(fd, &leases);
 
 	totals->files++;
 	totals->leases += leases;
 	if (fd < 0)
-		return cli_fail(entry->path, -error);
+		return cli_fail(entry->place.path, -error);
 	if (!error)
 		return CLI_OK;
-	cli_error("%s: %s", entry->path, client_error_text());
+	cli_error("%s: %s", entry->place.path, client_error_text());
 	return (int)cli_status_of(-error);
 }
 
@@ -127,8 +127,8 @@ static int drop_path(const char *word, enum what what, json_t *list)
 
 	if (status)
 		return status;
-	status = walk_tree(place.path, what == WHAT_LEASES ? file_drop_leases : file_drop_cache,
-			   &totals);
+	status =
+	    walk_tree(&place, what == WHAT_LEASES ? file_drop_leases : file_drop_cache, &totals);
 	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
 
 	if (list)

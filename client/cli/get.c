@@ -22,10 +22,8 @@ struct request {
 	int n_paths;
 	char **names; /* ends with NULL */
 	bool recursive;
-	bool of_mount;	/* the path is the mountpoint: its parameters */
-	bool skips_top; /* the walk begins at the mountpoint */
-	const struct mount_at *mount;
-	json_t *json; /* with --json the values of each path */
+	bool of_mount; /* the path is the mountpoint: its parameters */
+	json_t *json;  /* with --json the values of each path */
 };
 
 /* All attributes that the file has, in the order of the table. */
@@ -139,14 +137,9 @@ static int get_place(const struct request *request, const struct place *place, c
 	return status;
 }
 
-static int entry_get(const struct walk_entry *entry, void *context)
+static int entry_get(const struct walk_entry *entry, void *request)
 {
-	const struct request *request = context;
-	struct place place = {.mount = request->mount, .path = (char *)entry->path};
-
-	/* The root of a mount has no attributes. */
-	return request->skips_top && entry->is_top ? CLI_OK
-						   : get_place(request, &place, entry->path);
+	return get_place(request, &entry->place, entry->place.path);
 }
 
 static int get_path(struct request *request, const char *path)
@@ -156,12 +149,10 @@ static int get_path(struct request *request, const char *path)
 
 	if (status)
 		return status;
-	request->of_mount = place_is_mount(&place) && !request->recursive;
-	if (!request->recursive)
-		return get_place(request, &place, path);
-	request->mount = place.mount;
-	request->skips_top = place_is_mount(&place);
-	return walk_tree(place.path, entry_get, request);
+	if (request->recursive)
+		return walk_tree(&place, entry_get, request);
+	request->of_mount = place_is_mount(&place);
+	return get_place(request, &place, path);
 }
 
 /* What is no attribute and no file is taken for a name, and refused as such. */

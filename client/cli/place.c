@@ -131,10 +131,10 @@ static int file_move_fail(const char *path, int error)
 
 static int entry_move(const struct walk_entry *entry, void *unused)
 {
-	int error = entry->is_directory ? 0 : file_move(entry->path);
+	int error = entry->is_directory ? 0 : file_move(entry->place.path);
 
 	(void)unused;
-	return error ? file_move_fail(entry->path, error) : CLI_OK;
+	return error ? file_move_fail(entry->place.path, error) : CLI_OK;
 }
 
 static int word_move(const char *word)
@@ -144,7 +144,7 @@ static int word_move(const char *word)
 
 	if (status)
 		return status;
-	return walk_tree(place.path, entry_move, NULL);
+	return walk_tree(&place, entry_move, NULL);
 }
 
 static int words_move(struct cli_args *args, const char *value, const char *did, int json)

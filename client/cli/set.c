@@ -105,9 +105,7 @@ static int set_one(const struct command *command, const struct place *place, con
 
 struct setting {
 	const struct command *command;
-	const struct mount_at *mount;
-	bool of_mount; /* the path is the mountpoint */
-	char **words;  /* NAME=VALUE */
+	char **words; /* NAME=VALUE */
 	int n_words;
 	bool recursive;
 };
@@ -132,14 +130,9 @@ static int place_set(const struct setting *setting, const struct place *place, b
 	return status;
 }
 
-static int entry_set(const struct walk_entry *entry, void *context)
+static int entry_set(const struct walk_entry *entry, void *setting)
 {
-	const struct setting *setting = context;
-	struct place place = {.mount = setting->mount, .path = (char *)entry->path};
-
-	/* The root of a mount has no attributes. */
-	return setting->of_mount && entry->is_top ? CLI_OK
-						  : place_set(setting, &place, entry->is_directory);
+	return place_set(setting, &entry->place, entry->is_directory);
 }
 
 static int path_set(struct setting *setting, const char *path)
@@ -149,12 +142,10 @@ static int path_set(struct setting *setting, const char *path)
 
 	if (status)
 		return status;
-	setting->mount = place.mount;
-	setting->of_mount = place_is_mount(&place);
 	if (setting->recursive)
-		return walk_tree(place.path, entry_set, setting);
-	return setting->of_mount ? params_set(&place, setting->n_words, setting->words)
-				 : place_set(setting, &place, true);
+		return walk_tree(&place, entry_set, setting);
+	return place_is_mount(&place) ? params_set(&place, setting->n_words, setting->words)
+				      : place_set(setting, &place, true);
 }
 
 /* A path with = has a slash before it, such as ./a=b. */

@@ -14,6 +14,7 @@
 
 /* nftw(3) gives its function no argument. */
 static struct {
+	const struct place *top;
 	walk_visit *visit;
 	void *context;
 	int status; /* of the first failure */
@@ -34,19 +35,24 @@ static int tree_visit(const char *path, const struct stat *st, int type, struct 
 		status_note(cli_fail(path, EACCES));
 	if (type == FTW_NS || !(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))
 		return 0;
+	if (at->level == 0 && place_is_mount(walk.top))
+		return 0;
 	const struct walk_entry entry = {
-	    .path = path, .is_directory = S_ISDIR(st->st_mode), .is_top = at->level == 0};
+	    .place = {.mount = walk.top->mount, .path = (char *)path},
+	    .is_directory = S_ISDIR(st->st_mode),
+	};
 
 	status_note(walk.visit(&entry, walk.context));
 	return 0;
 }
 
-int walk_tree(const char *path, walk_visit *visit, void *context)
+int walk_tree(const struct place *place, walk_visit *visit, void *context)
 {
+	walk.top = place;
 	walk.visit = visit;
 	walk.context = context;
 	walk.status = CLI_OK;
-	if (nftw(path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
-		status_note(cli_fail(path, errno));
+	if (nftw(place->path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
+		status_note(cli_fail(place->path, errno));
 	return walk.status;
 }
