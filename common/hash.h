@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* uthash as this project uses it: lack of memory is an error instead of the end of the process, and
- * keys are hashed with a secret seed, because users choose names. */
+/* xxHash and uthash as this project uses them. In uthash lack of memory is an error instead of the
+ * end of the process, and keys are hashed with a secret seed, because users choose names. */
 #ifndef COMMON_HASH_H
 #define COMMON_HASH_H
 

@@ -13,12 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#define XXH_FORCE_MEMORY_ACCESS 0 /* as in common/hash.h */
-#include <xxhash.h>
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/sha256.h"
+#include "common/hash.h"
 #include "common/io.h"
 
 #define BLOCK	    ((size_t)1 << 20) /* the size of one request of the kernel to the daemon */

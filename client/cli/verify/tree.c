@@ -3,9 +3,8 @@
 #include "client/cli/verify/tree.h"
 
 #include <string.h>
-#define XXH_INLINE_ALL
-#define XXH_FORCE_MEMORY_ACCESS 0 /* as in common/hash.h */
-#include <xxhash.h>
+
+#include "common/hash.h"
 
 #define STRINGS 32
 #define PIECE	16 /* bytes; the pieces go to the strings in turn */
