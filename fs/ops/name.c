@@ -291,8 +291,10 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	struct file_move *left = NULL;
 	int error = 0, tries = 0;
 
-	if (op_drc_find(&op) || rename_is_of_daemon(&op)) {
-		op_done(&op, req, op_drc_find(&op) ? 0 : -EPERM);
+	bool done = op_drc_find(&op);
+
+	if (done || rename_is_of_daemon(&op)) {
+		op_done(&op, req, done ? 0 : -EPERM);
 		return;
 	}
 	do {
