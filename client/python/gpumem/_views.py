@@ -110,7 +110,8 @@ class _Exports:
         """Only called by numpy without an array interface: TypeError, where numpy would make an array of one object."""
         memory = self._place()[0]
         if not memory.on_cpu:
-            raise TypeError(f"{memory.name} is memory of a GPU: use torch.from_dlpack, cupy.asarray, or .memory for the CPU")
+            raise TypeError(f"{memory.name} is memory of a GPU: use torch.from_dlpack, cupy.asarray, "
+                            "or .memory for the CPU")
         raise TypeError(f"numpy has no {self._dtype.name}: use torch.from_dlpack, or view the bytes as an integer type "
                         "of the same size")
 
