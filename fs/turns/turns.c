@@ -34,6 +34,9 @@ struct turns_thread {
 	atomic_bool interrupted;
 };
 
+/* One for each job that can run or wait. */
+#define THREADS_MAX (TURNS_THREADS + TURNS_WAITING)
+
 /* Interrupts that came before their jobs. */
 #define EARLY_INTERRUPTS 256
 
@@ -45,8 +48,8 @@ struct turns {
 	struct turns_job *by_request;	  /* jobs that turns_interrupt can find */
 	uint64_t early[EARLY_INTERRUPTS]; /* a ring; n_early counts all that ever came */
 	unsigned n_early;
-	struct turns_thread threads[TURNS_THREADS];
-	unsigned idle;
+	struct turns_thread threads[THREADS_MAX];
+	unsigned idle, running, waiting; /* running: jobs that do not wait for other processes */
 	bool stopping, refused; /* refused: the log has the last failure to start a thread */
 };
 
@@ -89,6 +92,7 @@ static struct turns_job *job_begin(struct turns *queue)
 	user->in_turn = false;
 	job_remove(queue, job);
 	user->running++;
+	queue->running++;
 	user_enqueue(queue, user);
 	return job;
 }
@@ -101,6 +105,12 @@ static void user_free_unused(struct turns *queue, struct turns_user *user)
 	free(user);
 }
 
+/* Under the lock. */
+static bool job_may_begin(const struct turns *queue)
+{
+	return queue->ready && queue->running < TURNS_THREADS && !queue->stopping;
+}
+
 /* Under the lock. False: no job came in idle_seconds, or the queue stops. */
 static bool job_wait(struct turns *queue)
 {
@@ -110,10 +120,10 @@ static bool job_wait(struct turns *queue)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += queue->idle_seconds;
 	queue->idle++;
-	while (!queue->ready && !queue->stopping && error != ETIMEDOUT)
+	while (!job_may_begin(queue) && !queue->stopping && error != ETIMEDOUT)
 		error = pthread_cond_timedwait(&queue->changed, &queue->lock, &until);
 	queue->idle--;
-	return queue->ready && !queue->stopping;
+	return job_may_begin(queue);
 }
 
 static void threads_wake(struct turns *queue);
@@ -145,6 +155,7 @@ static void jobs_work(struct turns_thread *thread)
 		threads_wake(queue);
 		job_work(thread, job);
 		user->running--;
+		queue->running--;
 		user_enqueue(queue, user);
 		user_free_unused(queue, user);
 	}
@@ -162,7 +173,7 @@ static void *turns_thread_main(void *pointer)
 		worker_end();
 		pthread_mutex_lock(&queue->lock);
 		/* A job that was added meanwhile found this thread neither idle nor ended. */
-	} while (queue->ready && !queue->stopping);
+	} while (job_may_begin(queue));
 	thread->state = THREAD_ENDED;
 	return NULL;
 }
@@ -183,15 +194,15 @@ static void threads_wake(struct turns *queue)
 {
 	unsigned i = 0;
 
-	if (!queue->ready || queue->stopping)
+	if (!job_may_begin(queue))
 		return;
 	if (queue->idle) {
 		pthread_cond_signal(&queue->changed);
 		return;
 	}
-	while (i < TURNS_THREADS && queue->threads[i].state == THREAD_RUNS)
+	while (i < THREADS_MAX && queue->threads[i].state == THREAD_RUNS)
 		i++;
-	int error = i < TURNS_THREADS ? thread_start(&queue->threads[i], queue) : 0;
+	int error = i < THREADS_MAX ? thread_start(&queue->threads[i], queue) : 0;
 
 	if (error && !queue->refused)
 		log_warn("cannot start a thread for slow requests: %s: the requests wait",
@@ -218,16 +229,16 @@ int turns_open(unsigned idle_seconds, struct turns **opened)
 
 static void threads_stop(struct turns *queue)
 {
-	bool made[TURNS_THREADS];
+	bool made[THREADS_MAX];
 
 	pthread_mutex_lock(&queue->lock);
 	queue->stopping = true;
 	pthread_cond_broadcast(&queue->changed);
 	/* With stopping set, no thread starts any more. */
-	for (unsigned i = 0; i < TURNS_THREADS; i++)
+	for (unsigned i = 0; i < THREADS_MAX; i++)
 		made[i] = queue->threads[i].state != THREAD_NONE;
 	pthread_mutex_unlock(&queue->lock);
-	for (unsigned i = 0; i < TURNS_THREADS; i++) {
+	for (unsigned i = 0; i < THREADS_MAX; i++) {
 		if (made[i])
 			pthread_join(queue->threads[i].thread, NULL);
 		queue->threads[i].state = THREAD_NONE;
@@ -355,7 +366,7 @@ static struct turns_job *job_interrupt(struct turns *queue, uint64_t request)
 		}
 		return job;
 	}
-	for (unsigned i = 0; i < TURNS_THREADS; i++) {
+	for (unsigned i = 0; i < THREADS_MAX; i++) {
 		if (queue->threads[i].request == request) {
 			atomic_store(&queue->threads[i].interrupted, true);
 			return NULL;
@@ -379,12 +390,40 @@ void turns_retry(struct turns *queue)
 	threads_wake(queue);
 }
 
+/* Under the lock. */
+static bool runs_in(const struct turns *queue)
+{
+	for (unsigned i = 0; i < THREADS_MAX; i++)
+		if (queue->threads[i].state == THREAD_RUNS &&
+		    pthread_equal(queue->threads[i].thread, pthread_self()))
+			return true;
+	return false;
+}
+
+bool turns_wait_begin(struct turns *queue)
+{
+	scoped_lock(&queue->lock);
+	if (queue->waiting == TURNS_WAITING || !runs_in(queue))
+		return false;
+	queue->waiting++;
+	queue->running--;
+	threads_wake(queue);
+	return true;
+}
+
+void turns_wait_end(struct turns *queue, bool begun)
+{
+	scoped_lock(&queue->lock);
+	queue->waiting -= begun;
+	queue->running += begun;
+}
+
 unsigned turns_threads(struct turns *queue)
 {
 	unsigned count = 0;
 
 	scoped_lock(&queue->lock);
-	for (unsigned i = 0; i < TURNS_THREADS; i++)
+	for (unsigned i = 0; i < THREADS_MAX; i++)
 		count += queue->threads[i].state == THREAD_RUNS;
 	return count;
 }

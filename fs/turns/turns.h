@@ -4,7 +4,9 @@
  * queue runs at most TURNS_THREADS jobs at a time, and at most TURNS_PER_USER jobs of a user. The
  * next job is one of the user with the fewest running jobs, so no second job of a user begins while
  * a user without a running job waits. Threads start when a job needs them and end after some time
- * without jobs. The queue does not know the content of a job. Thread-safe. */
+ * without jobs. A job that waits for other processes leaves its place to another job: only the
+ * limit of its user still counts the job. The queue does not know the content of a job.
+ * Thread-safe. */
 #ifndef FS_TURNS_TURNS_H
 #define FS_TURNS_TURNS_H
 
@@ -18,6 +20,8 @@
 /* Jobs that run at a time: in all, and of a user. */
 #define TURNS_THREADS  8
 #define TURNS_PER_USER 4
+/* Jobs that wait for other processes, beside them. */
+#define TURNS_WAITING 24
 
 struct turns;
 struct turns_user;
@@ -61,6 +65,12 @@ void turns_retry(struct turns *turns);
  * job that runs. A number without a job is remembered for a while, because another thread may be
  * about to add the job. */
 void turns_interrupt(struct turns *turns, uint64_t request);
+
+/* Around a wait of the calling thread's job for other processes; turns_wait_end takes what
+ * turns_wait_begin returned. No effect in threads without a job, and beyond TURNS_WAITING. After
+ * waits, more than TURNS_THREADS jobs may run until some of them end. */
+bool turns_wait_begin(struct turns *turns);
+void turns_wait_end(struct turns *turns, bool begun);
 
 /* For the tests: how many threads run. */
 unsigned turns_threads(struct turns *turns);

@@ -20,6 +20,7 @@ struct job {
 	struct turns_job job; /* first */
 	int number;
 	atomic_bool progress, held, done, interrupted;
+	bool waits;	      /* for other processes, while held */
 	atomic_int cancelled; /* the error; 0: not cancelled */
 };
 
@@ -36,8 +37,11 @@ static void work(void *context, struct turns_job *pointer)
 	ck_assert(!atomic_load(&job->cancelled) && !atomic_load(pointer->interrupted));
 	atomic_store(&order[atomic_fetch_add(&n_begun, 1)], job->number);
 	atomic_store(&job->progress, true);
+	bool waits = job->waits && turns_wait_begin(queue);
+
 	while (atomic_load(&job->held) && !atomic_load(pointer->interrupted))
 		usleep(100);
+	turns_wait_end(queue, waits);
 	atomic_store(&job->interrupted, atomic_load(pointer->interrupted));
 	atomic_store(&job->done, true);
 	atomic_fetch_add(&n_done, 1);
@@ -249,6 +253,37 @@ START_TEST(an_interrupt_may_come_before_its_job)
 }
 END_TEST
 
+START_TEST(jobs_that_wait_for_processes_leave_their_places)
+{
+	int n_waiting = TURNS_WAITING + TURNS_THREADS;
+
+	up(IDLE_SECONDS);
+	ck_assert(!turns_wait_begin(queue)); /* this thread has no job */
+	for (int i = 0; i < n_waiting; i++) {
+		jobs[i].waits = true;
+		add((unsigned)i / TURNS_PER_USER, i, true);
+	}
+	until(&n_begun, n_waiting);
+	/* More of them than may wait: they hold all places. */
+	add(14, n_waiting, false);
+	usleep(10000);
+	ck_assert_int_eq(atomic_load(&n_done), 0);
+	for (int i = 0; i < n_waiting; i++)
+		let_go(i);
+	until(&n_done, n_waiting + 1);
+	for (int i = 0; i < TURNS_THREADS; i++)
+		add(10 + (unsigned)i / TURNS_PER_USER, n_waiting + 1 + i, true);
+	until(&n_begun, n_waiting + 1 + TURNS_THREADS);
+	add(14, JOBS - 1, false);
+	usleep(10000);
+	ck_assert(!atomic_load(&jobs[JOBS - 1].done));
+	for (int i = 0; i < TURNS_THREADS; i++)
+		let_go(n_waiting + 1 + i);
+	until(&n_done, n_waiting + TURNS_THREADS + 2);
+	down();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -261,6 +296,7 @@ int main(void)
 	tcase_add_test(tests, a_user_without_jobs_comes_first);
 	tcase_add_test(tests, interrupts_end_jobs_that_wait);
 	tcase_add_test(tests, interrupts_are_seen_by_jobs_that_run);
+	tcase_add_test(tests, jobs_that_wait_for_processes_leave_their_places);
 	tcase_add_test(tests, an_interrupt_may_come_before_its_job);
 	return unit_main(suite);
 }
