@@ -203,17 +203,16 @@ static int copy_check(const struct op *op, const struct fuse_file_info *info,
 	return ask->reserved ? -EINVAL : 0;
 }
 
-static ssize_t copy_stored(struct op *op, struct share *share, const struct gpumem_copy_ask *ask,
-			   uint64_t bytes)
+/* 0, an error, or -EINPROGRESS: the copy was left to the queue. */
+static int copy_begin(struct op *op, struct share *share, uint64_t bytes)
 {
-	int error = share_store_begin(share, op->to);
+	if (bytes > OP_SMALL_BYTES && op_defer(op))
+		return -EINPROGRESS;
+	int error = share_store_begin(share, op->inode, FILE_NO_WAIT);
 
-	if (error)
+	if (error != -EINPROGRESS || op_defer(op))
 		return error;
-	ssize_t n = op_copy_bytes(op, ask->from, ask->to, bytes);
-
-	share_store_end(share, op->to);
-	return n;
+	return share_store_begin(share, op->inode, FILE_MAY_WAIT);
 }
 
 static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_info *info,
@@ -233,7 +232,8 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	}
 	uint64_t bytes = copy_bytes_possible(op->inode, ask);
 
-	if ((bytes > OP_SMALL_BYTES || share_store_waits(share, op->inode)) && op_defer(op)) {
+	error = copy_begin(op, share, bytes);
+	if (error == -EINPROGRESS) {
 		inode_put(op->fs, from, 1);
 		return;
 	}
@@ -241,8 +241,10 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	op->inode = from;
 	op->offset = ask->from;
 	op->bytes = ask->bytes;
-	ssize_t n = bytes ? copy_stored(op, share, ask, bytes) : 0;
+	ssize_t n = error || !bytes ? error : op_copy_bytes(op, ask->from, ask->to, bytes);
 
+	if (!error)
+		share_store_end(share, op->to);
 	if (n > 0)
 		session_changed(op->fs->session, op->to->ino);
 	if (n < 0) {

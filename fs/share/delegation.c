@@ -17,6 +17,7 @@
 #include "fs/core/fs.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/turns/turns.h"
 
 /* A process that has not answered by then reads old bytes until it answers. The first BAR mapping
  * of a process takes up to a second, most of it in the driver, and up to 2.4 seconds where 12
@@ -97,6 +98,12 @@ static bool recall_waits(const struct share *share, uint64_t ino)
 	return false;
 }
 
+static bool recall_would_wait(const struct share *share, const struct delegation_file *file,
+			      uint64_t ino)
+{
+	return (file && file->delegated) || recall_waits(share, ino);
+}
+
 int delegation_lease_add(struct share *share, const struct share_connection *connection,
 			 struct share_lease *lease, enum file_wait wait)
 {
@@ -112,7 +119,7 @@ int delegation_lease_add(struct share *share, const struct share_connection *con
 
 	if (!file)
 		return -ENOMEM;
-	if (!wants && wait == FILE_NO_WAIT && (file->delegated || recall_waits(share, file->ino))) {
+	if (!wants && wait == FILE_NO_WAIT && recall_would_wait(share, file, file->ino)) {
 		file_put(share, file);
 		return -EINPROGRESS;
 	}
@@ -169,26 +176,34 @@ bool share_stores(struct fs *fs, const struct inode *inode)
 	return file && file->storing;
 }
 
-bool share_store_waits(struct share *share, const struct inode *inode)
+bool delegations_wait(struct share *share, uint64_t ino)
 {
 	scoped_lock(&share->lock);
-	const struct delegation_file *file = file_find(share, inode->ino);
-
-	return (file && file->delegated) || recall_waits(share, inode->ino);
+	return recall_would_wait(share, file_find(share, ino), ino);
 }
 
-int share_store_begin(struct share *share, const struct inode *inode)
+static int store_count(struct share *share, const struct inode *inode, enum file_wait wait)
 {
-	pthread_mutex_lock(&share->lock);
+	scoped_lock(&share->lock);
 	struct delegation_file *file = file_get(share, inode->ino);
 
-	if (file)
-		file->storing++;
-	pthread_mutex_unlock(&share->lock);
 	if (!file)
 		return -ENOMEM;
-	delegations_recall(share, inode->ino);
+	if (wait == FILE_NO_WAIT && recall_would_wait(share, file, file->ino)) {
+		file_put(share, file);
+		return -EINPROGRESS;
+	}
+	file->storing++;
 	return 0;
+}
+
+int share_store_begin(struct share *share, const struct inode *inode, enum file_wait wait)
+{
+	int error = store_count(share, inode, wait);
+
+	if (!error && wait == FILE_MAY_WAIT)
+		delegations_recall(share, inode->ino);
+	return error;
 }
 
 void share_store_end(struct share *share, const struct inode *inode)
@@ -216,9 +231,20 @@ static void recall_send(struct share *share, struct delegation_file *file,
 	file_put(share, file);
 }
 
-void delegations_recall(struct share *share, uint64_t ino)
+/* Under the share's lock, which is given up meanwhile. */
+static void recall_wait(struct share *share, uint64_t ino)
 {
 	const int64_t deadline = clock_ns() + RECALL_WAIT;
+	bool waits = recall_waits(share, ino) && turns_wait_begin(share->fs->turns);
+
+	while (recall_waits(share, ino) &&
+	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
+		;
+	turns_wait_end(share->fs->turns, waits);
+}
+
+void delegations_recall(struct share *share, uint64_t ino)
+{
 	struct delegation_recall recall = {.ino = ino};
 
 	scoped_lock(&share->lock);
@@ -229,9 +255,7 @@ void delegations_recall(struct share *share, uint64_t ino)
 		recall.number = share_notice_number(share);
 		recall_send(share, file, &recall);
 	}
-	while (recall_waits(share, ino) &&
-	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
-		;
+	recall_wait(share, ino);
 	DL_DELETE(share->delegations.recalls, &recall);
 	if (recall.unanswered)
 		share_recall_is_late(share, recall.number);

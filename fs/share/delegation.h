@@ -45,6 +45,8 @@ void delegations_drop(struct share *share, uint64_t ino);
 /* Ends the delegations of an inode, and waits up to four seconds for the answers of their holders.
  */
 void delegations_recall(struct share *share, uint64_t ino);
+/* Whether delegations_recall would wait now. */
+bool delegations_wait(struct share *share, uint64_t ino);
 /* A listener answered a notice, or listens no more. Under the share's lock. */
 void delegation_answered(struct share *share, uint32_t number);
 

@@ -487,7 +487,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 	if (earlier)
 		return wait == FILE_NO_WAIT ? -EINPROGRESS
 					    : lease_resume(share, connection, earlier, &params);
-	if (wait == FILE_NO_WAIT && !ask->loads && share_store_waits(share, ask->inode))
+	if (wait == FILE_NO_WAIT && !ask->loads && delegations_wait(share, ask->inode->ino))
 		return -EINPROGRESS;
 	/* The user's leases of ended connections may still wait for their end in the queue. */
 	if (wait == FILE_NO_WAIT && ledger_is_reached(share->fs, connection->uid, LEDGER_LEASES))

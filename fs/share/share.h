@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "common/protocol.h"
+#include "fs/file/file.h"
 
 struct fs;
 struct inode;
@@ -69,10 +70,9 @@ int share_ask(struct share *share, struct share_ask *ask);
 
 /* Whether a lease may store into the inode now. */
 bool share_stores(struct fs *fs, const struct inode *inode);
-/* Around a copy into an inode's memory that the kernel does not see. share_store_waits: whether
- * processes must be told first, which may take seconds. share_store_begin: 0 or -ENOMEM. */
-bool share_store_waits(struct share *share, const struct inode *inode);
-int share_store_begin(struct share *share, const struct inode *inode);
+/* Around a copy into an inode's memory that the kernel does not see. share_store_begin: 0, -ENOMEM,
+ * or -EINPROGRESS with FILE_NO_WAIT: processes must be told first, which may take seconds. */
+int share_store_begin(struct share *share, const struct inode *inode, enum file_wait wait);
 void share_store_end(struct share *share, const struct inode *inode);
 
 /* Drops a file's leases that began before a time (clock_ns) and returns their number. The holders

@@ -9,6 +9,7 @@
 #include "common/cleanup.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/turns/turns.h"
 #include "tests/unit/unit.h"
 
 static struct fs *fs;
@@ -33,6 +34,7 @@ static void setup(void)
 	inode = calloc(1, sizeof(*inode));
 	ck_assert(fs && inode);
 	inode->ino = 7;
+	ck_assert_int_eq(turns_open(60, &fs->turns), 0);
 	share.fs = fs;
 	atomic_store(&fs->share, &share);
 	pthread_mutex_init(&share.lock, NULL);
@@ -47,6 +49,8 @@ static void teardown(void)
 	ck_assert_ptr_null(share.delegations.files);
 	close(connection.fd);
 	close(peer);
+	turns_stop(fs->turns);
+	turns_free(fs->turns);
 	free(inode);
 	free(fs);
 }
@@ -89,7 +93,7 @@ START_TEST(a_lease_that_cannot_wait_is_not_counted)
 	struct share_lease loads = lease(true), storing = lease(false), more = lease(true);
 
 	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
-	ck_assert(loads.delegated && share_store_waits(&share, inode));
+	ck_assert(loads.delegated && delegations_wait(&share, inode->ino));
 	ck_assert_int_eq(add(&storing, FILE_NO_WAIT), -EINPROGRESS);
 	ck_assert(!share_stores(fs, inode));
 	ck_assert_int_eq(add(&more, FILE_NO_WAIT), 0);
@@ -118,10 +122,16 @@ START_TEST(the_daemon_s_own_stores)
 {
 	struct share_lease loads = lease(true);
 
-	ck_assert_int_eq(share_store_begin(&share, inode), 0);
+	ck_assert_int_eq(share_store_begin(&share, inode, FILE_NO_WAIT), 0);
 	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
 	ck_assert(!loads.delegated);
 	share_store_end(&share, inode);
+	end(&loads);
+	loads = lease(true);
+	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
+	ck_assert_int_eq(share_store_begin(&share, inode, FILE_NO_WAIT), -EINPROGRESS);
+	ck_assert(loads.delegated && !share_stores(fs, inode));
+	end(&loads);
 }
 END_TEST
 
@@ -241,6 +251,64 @@ START_TEST(a_dropped_lease_is_not_recalled)
 }
 END_TEST
 
+static atomic_uint recalls_done;
+
+static void recall_work(void *context, struct turns_job *job)
+{
+	(void)job;
+	delegations_recall(&share, ((struct inode *)context)->ino);
+	atomic_fetch_add(&recalls_done, 1);
+}
+
+/* Answers all recalls, if they still wait. */
+static void answer_work(void *context, struct turns_job *job)
+{
+	struct gpumem_msg_notice *notices = context;
+
+	(void)job;
+	pthread_mutex_lock(&share.lock);
+	bool late = connection.listener->late;
+
+	pthread_mutex_unlock(&share.lock);
+	for (unsigned i = 0; i < TURNS_THREADS && !late; i++)
+		share_noticed(&share, &connection,
+			      &(struct share_request){.number = notices[i].header.request});
+}
+
+START_TEST(recalls_that_wait_hold_up_no_other_jobs)
+{
+	struct inode inodes[TURNS_THREADS] = {};
+	struct share_lease leases[TURNS_THREADS];
+	struct turns_job recalls[TURNS_THREADS] = {}, answers = {.work = answer_work};
+	struct gpumem_msg_notice notices[TURNS_THREADS];
+	struct turns_user *users[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		users[i] = turns_user_get(fs->turns, 1000 + i);
+	for (unsigned i = 0; i < TURNS_THREADS; i++) {
+		inodes[i].ino = 100 + i;
+		leases[i] = lease(true);
+		leases[i].inode = &inodes[i];
+		ck_assert_int_eq(add(&leases[i], FILE_NO_WAIT), 0);
+		recalls[i] = (struct turns_job){.work = recall_work, .context = &inodes[i]};
+		turns_add(fs->turns, users[i / TURNS_PER_USER], &recalls[i]);
+	}
+	for (unsigned i = 0; i < TURNS_THREADS; i++)
+		ck_assert_int_eq(recv(peer, &notices[i], sizeof(notices[i]), 0),
+				 sizeof(notices[i]));
+	answers.context = notices;
+	turns_add(fs->turns, users[2], &answers);
+	while (atomic_load(&recalls_done) < TURNS_THREADS)
+		usleep(100);
+	for (unsigned i = 0; i < 3; i++)
+		turns_user_put(fs->turns, users[i]);
+	turns_stop(fs->turns);
+	ck_assert(gets_delegation());
+	for (unsigned i = 0; i < TURNS_THREADS; i++)
+		end(&leases[i]);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -255,6 +323,7 @@ int main(void)
 	tcase_add_test(tests, a_process_that_does_not_answer);
 	tcase_add_test(tests, a_process_that_is_late_holds_up_one_recall);
 	tcase_add_test(tests, a_process_that_takes_no_notice);
+	tcase_add_test(tests, recalls_that_wait_hold_up_no_other_jobs);
 	tcase_add_test(tests, a_process_that_listens_twice);
 	tcase_add_test(tests, a_dropped_lease_is_not_recalled);
 	return unit_main(suite);
