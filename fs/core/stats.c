@@ -91,18 +91,23 @@ static void sum_add(uint64_t *sum, const _Atomic uint64_t *counter)
 	*sum += atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void sum_volumes(struct stats_totals *sum, const struct stats_block *block)
+static void sum_volume(struct stats_volume_totals *sum, const struct stats_volume *volume)
 {
-	for (unsigned i = 0; i < STATS_VOLUMES; i++) {
-		const struct stats_volume *from = &block->volumes[i];
-		struct stats_volume_totals *to = &sum->volumes[i];
+	sum_add(&sum->requests, &volume->requests);
+	sum_add(&sum->read_bytes, &volume->read_bytes);
+	sum_add(&sum->ahead_bytes, &volume->ahead_bytes);
+	sum_add(&sum->write_bytes, &volume->write_bytes);
+	sum_add(&sum->copy_bytes, &volume->copy_bytes);
+}
 
-		sum_add(&to->requests, &from->requests);
-		sum_add(&to->read_bytes, &from->read_bytes);
-		sum_add(&to->ahead_bytes, &from->ahead_bytes);
-		sum_add(&to->write_bytes, &from->write_bytes);
-		sum_add(&to->copy_bytes, &from->copy_bytes);
-	}
+struct stats_volume_totals stats_sum_volume(struct stats *stats, unsigned volume)
+{
+	struct stats_volume_totals sum = {0};
+
+	for (struct stats_block *block = atomic_load_explicit(&stats->blocks, memory_order_acquire);
+	     block; block = block->next)
+		sum_volume(&sum, &block->volumes[volume]);
+	return sum;
 }
 
 void stats_sum(struct stats *stats, struct stats_totals *totals)
@@ -118,7 +123,8 @@ void stats_sum(struct stats *stats, struct stats_totals *totals)
 			for (unsigned i = 0; i < STATS_BUCKETS; i++)
 				sum_add(&sum.latencies[op][i], &block->latencies[op][i]);
 		}
-		sum_volumes(&sum, block);
+		for (unsigned i = 0; i < STATS_VOLUMES; i++)
+			sum_volume(&sum.volumes[i], &block->volumes[i]);
 	}
 	for (unsigned i = 0; i < STATS_VOLUMES; i++) {
 		sum.read_bytes += sum.volumes[i].read_bytes;

@@ -105,6 +105,7 @@ struct stats {
 struct stats_block *stats_block_new(struct stats *stats); /* NULL: no memory */
 void stats_block_give_back(struct stats_block *block);	  /* NULL: nothing */
 void stats_sum(struct stats *stats, struct stats_totals *totals);
+struct stats_volume_totals stats_sum_volume(struct stats *stats, unsigned volume);
 void stats_free(struct stats *stats);
 /* The number of workers that serve the same request as at the last call. Only one thread may call.
  */
