@@ -5,20 +5,19 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/bar_cache.h"
-#include "backend/pool.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/utf8.h"
+#include "fs/control/facts.h"
 #include "fs/control/lists.h"
 #include "fs/core/fs.h"
 #include "fs/file/file.h"
 #include "fs/spool/spool.h"
-#include "fs/tier/tier.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"
 #include "fs/volume/volume.h"
@@ -46,82 +45,73 @@ static json_t *operations_json(const struct stats_totals *totals)
 	return all;
 }
 
-/* The places that files of a GPU can have memory in. */
-static json_t *places_json(const struct volume *volume)
+/* The object of that name in another object, made if it is not there. */
+static json_t *object_in(json_t *parent, const char *name)
 {
-	json_t *json = json_object();
-
-	for (enum memory_place place = PLACE_GPU; place < PLACES;
-	     place = volume_place_below(volume, place)) {
-		struct pool_usage pool = pool_usage(volume_pool(volume, place));
-
-		json_object_set_new(json, memory_place_name(place),
-				    json_pack("{s:I, s:I, s:I, s:I, s:I}", "size_bytes",
-					      json_clamped(pool.size), "held_bytes",
-					      json_clamped(pool.chunk_bytes), "file_bytes",
-					      json_clamped(pool.span_bytes), "given_up_bytes",
-					      json_clamped(pool.held_bytes), "moved_bytes",
-					      json_clamped(atomic_load(&volume->moved[place]))));
-	}
-	return json;
+	if (!json_object_get(parent, name))
+		json_object_set_new(parent, name, json_object());
+	return json_object_get(parent, name);
 }
 
-static json_t *volume_json(struct fs *fs, struct volume *volume,
-			   const struct stats_volume_totals *did)
+/* The object for the numbers of a subject. volumes: the volumes' objects, in order. */
+static json_t *subject_object(json_t *all, json_t *volumes, const struct fact_group *group,
+			      const struct fact_subject *subject)
 {
-	struct volume_usage usage = {0};
-	struct lease_sums leases = lease_list_sums(fs->leases, volume->index);
-	int error = volume_usage(volume, &usage);
-	json_t *json = json_pack(
-	    "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name,
-	    "files", json_clamped((uint64_t)atomic_load(&volume->files)), "total_bytes",
-	    json_clamped(usage.total), "free_bytes", json_clamped(usage.free), "available_bytes",
-	    json_clamped(usage.available), "held_bytes", json_clamped(usage.held), "requests",
-	    json_clamped(did->requests), "read_bytes", json_clamped(did->read_bytes), "write_bytes",
-	    json_clamped(did->write_bytes), "copy_bytes", json_clamped(did->copy_bytes), "leases",
-	    json_clamped(leases.leases), "leased_bytes", json_clamped(leases.bytes));
+	json_t *object = subject->volume ? json_array_get(volumes, subject->volume->index) : all;
 
-	if (volume->device) {
-		struct pool_usage pool = pool_usage(volume->pool);
-		struct bar_usage bar = bar_usage(volume->device);
-		const char *why, *provider = device_bar_name(volume->device, &why);
+	if (group->object)
+		object = object_in(object, group->object);
+	if (group->scope == FACT_GPU_PLACE || group->scope == FACT_SPILL)
+		object = object_in(object, memory_place_name(subject->place));
+	return object;
+}
 
-		json_object_set_new(json, "uuid", json_string(volume->device->uuid));
-		json_object_set_new(json, "model", json_string(volume->device->name));
-		if (*volume->device->pci)
-			json_object_set_new(json, "pci", json_string(volume->device->pci));
-		if (volume->device->compute_mode)
-			json_object_set_new(json, "compute_mode",
-					    json_string(volume->device->compute_mode));
-		const char *health = device_health_name(volume->device);
+static void add_numbers(json_t *object, const struct fact_group *group, const void *numbers)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		const struct fact *fact = &group->facts[i];
 
-		/* The device's memory cannot be queried, but no fault was reported yet. */
-		if (error && strcmp(health, "ok") == 0)
-			health = "failed";
-		json_object_set_new(json, "index", json_integer(volume->device->index));
-		json_object_set_new(json, "health", json_string(health));
-		json_object_set_new(json, "resets",
-				    json_integer(atomic_load(&volume->device->health.resets)));
-		json_object_set_new(json, "lost_bytes",
-				    json_integer(json_clamped(health_lost(volume->device))));
-		json_object_set_new(json, "file_bytes",
-				    json_integer(json_clamped(pool.span_bytes)));
-		json_object_set_new(json, "places", places_json(volume));
-		json_object_set_new(json, "chunks", json_integer(json_clamped(pool.chunks)));
-		json_object_set_new(json, "shared_chunks",
-				    json_integer(json_clamped(pool.shared_chunks)));
-		json_object_set_new(json, "shared_bytes",
-				    json_integer(json_clamped(pool.shared_bytes)));
-		json_object_set_new(json, "block_bytes",
-				    json_integer(json_clamped(pool.block_bytes)));
-		json_object_set_new(
-		    json, "bar",
-		    json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "provider", provider, "reason",
-			      why, "mapped_bytes", json_clamped(bar.mapped), "budget_bytes",
-			      json_clamped(bar.budget), "maps", json_clamped(bar.maps), "evictions",
-			      json_clamped(bar.evictions)));
+		if (fact->json)
+			json_object_set_new(object, fact->json,
+					    json_integer(json_clamped(fact_value(fact, numbers))));
 	}
-	return json;
+}
+
+static int add_facts(struct fs *fs, json_t *all, json_t *volumes, const struct fact_group *group)
+{
+	struct fact_readings readings;
+	int error = facts_read(fs, group, &readings);
+
+	if (error)
+		return error;
+	for (unsigned i = 0; i < readings.count; i++) {
+		if (readings.was_read[i])
+			add_numbers(subject_object(all, volumes, group, &readings.subjects[i]),
+				    group, fact_numbers(group, &readings, i));
+		else if (group->scope == FACT_MOUNT)
+			json_object_set_new(all, group->object, json_null());
+	}
+	free(readings.numbers);
+	return 0;
+}
+
+/* After the facts: names and states. */
+static void add_device(json_t *json, struct volume *volume)
+{
+	struct device *device = volume->device;
+	const char *reason, *provider = device_bar_name(device, &reason);
+	const char *health = device_health_name(device);
+	struct volume_usage usage;
+
+	/* The device's memory cannot be queried, but no fault was reported yet. */
+	if (volume_usage(volume, &usage) && strcmp(health, "ok") == 0)
+		health = "failed";
+	json_object_update_new(json, json_pack("{s:s, s:s, s:s*, s:s*, s:s}", "uuid", device->uuid,
+					       "model", device->name, "pci",
+					       *device->pci ? device->pci : NULL, "compute_mode",
+					       device->compute_mode, "health", health));
+	json_object_update_new(object_in(json, "bar"),
+			       json_pack("{s:s, s:s?}", "provider", provider, "reason", reason));
 }
 
 /* null where the viewer may not see the path. */
@@ -183,60 +173,47 @@ static json_t *busy_json(struct control_list *list)
 	return json;
 }
 
-static json_t *spool_json(struct fs *fs)
+static void add_spool_error(struct fs *fs, json_t *all)
 {
-	struct spool_counters did = spool_counters(fs);
+	int error = spool_counters(fs).last_error;
 
-	if (!fs->spool)
-		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:s?, s:I, s:I}", "saves", json_clamped(did.saves),
-			 "saved_bytes", json_clamped(did.saved_bytes), "errors",
-			 json_clamped(did.errors), "last_error",
-			 did.last_error ? strerrorname_np(did.last_error) : NULL, "fetched_bytes",
-			 json_clamped(did.fetched_bytes), "damaged", json_clamped(did.damaged));
+	if (fs->spool)
+		json_object_set_new(json_object_get(all, "spool"), "last_error",
+				    error ? json_string(strerrorname_np(error)) : json_null());
 }
 
-/* NULL: the mount does not have the place. */
-static json_t *budget_json(struct pool_budget *budget)
+static int add_all_facts(struct fs *fs, json_t *all)
 {
-	if (!budget->size)
-		return NULL;
-	return json_pack("{s:I, s:I, s:I}", "size_bytes", json_clamped(budget->size), "spare_bytes",
-			 json_clamped(budget->spare), "held_bytes",
-			 json_clamped(atomic_load(&budget->held)));
+	json_t *volumes = json_array();
+	int error = 0;
+
+	json_object_set_new(all, "volumes", volumes);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		json_array_append_new(volumes, json_pack("{s:s}", "name", fs->volumes[i].name));
+	for (const struct fact_group *const *group = fact_groups; *group && !error; group++)
+		error = add_facts(fs, all, volumes, *group);
+	for (unsigned i = 0; i < fs->n_volumes; i++)
+		if (fs->volumes[i].device)
+			add_device(json_array_get(volumes, i), &fs->volumes[i]);
+	add_spool_error(fs, all);
+	return error;
 }
 
-static json_t *spill_json(struct fs *fs)
-{
-	struct tier_counters did = tier_counters(fs);
-
-	if (!fs->tiers)
-		return json_null();
-	return json_pack("{s:o*, s:o*, s:I, s:I, s:I}", "host", budget_json(&fs->spill_budget),
-			 "disk", budget_json(&fs->disk_budget), "evictions",
-			 json_clamped(did.evictions), "evicted_bytes",
-			 json_clamped(did.evicted_bytes), "returned_bytes",
-			 json_clamped(did.returned_bytes));
-}
-
+/* NULL: no memory. */
 static json_t *members_json(struct control_list *list)
 {
 	struct fs *fs = list->fs;
 	struct stats_totals totals;
-	json_t *volumes = json_array();
 
 	stats_sum(&fs->stats, &totals);
-	for (unsigned i = 0; i < fs->n_volumes; i++)
-		json_array_append_new(volumes,
-				      volume_json(fs, &fs->volumes[i], &totals.volumes[i]));
-	return json_pack(
-	    "{s:i, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "schema",
-	    STATS_SCHEMA, "backend", fs->backend->name, "started", (json_int_t)fs->started.tv_sec,
-	    "inodes", json_clamped(inode_table_count(fs->inodes)), "operations",
-	    operations_json(&totals), "read_bytes", json_clamped(totals.read_bytes), "write_bytes",
-	    json_clamped(totals.write_bytes), "copy_bytes", json_clamped(totals.copy_bytes),
-	    "compacted_bytes", json_clamped(tier_compacted_bytes(fs)), "volumes", volumes, "busy",
-	    busy_json(list), "spool", spool_json(fs), "spill", spill_json(fs));
+	json_t *all =
+	    json_pack("{s:i, s:s, s:o, s:o}", "schema", STATS_SCHEMA, "backend", fs->backend->name,
+		      "operations", operations_json(&totals), "busy", busy_json(list));
+
+	if (!all || !add_all_facts(fs, all))
+		return all;
+	json_decref(all);
+	return NULL;
 }
 
 /* Writes all members but for the leases, without the closing brace. */

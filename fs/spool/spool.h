@@ -66,4 +66,7 @@ struct spool_counters {
 };
 struct spool_counters spool_counters(struct fs *fs);
 
+/* facts.c: for .gpumem/ */
+extern const struct fact_group spool_facts;
+
 #endif

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fact_group;
 struct fs;
 struct tiers;
 struct volume;
@@ -46,5 +47,8 @@ void tier_compact_close(struct fs *fs);
 void tier_compact_check(struct fs *fs);
 /* Bytes that compaction has moved. */
 uint64_t tier_compacted_bytes(const struct fs *fs);
+
+/* facts.c: for .gpumem/ */
+extern const struct fact_group tier_facts, spill_facts, compaction_facts;
 
 #endif
