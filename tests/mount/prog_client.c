@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin tsan */
 /* backends: host standin cuda
  * timeout: 300
  * CPU pointers of libgpumem: reading and changing files through mappings, and files that cannot be

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-standin */
 /* backends: standin cuda
  * timeout: 300
  * Arenas: what a program allocates lies in a file that other processes see, and the file goes with

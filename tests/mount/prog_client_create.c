@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: vulkan asan-host asan-standin */
 /* backends: host standin vulkan cuda
  * gpumem_create and gpumem_publish: files that appear whole or not at all. */
 #include "tests/mount/client.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-standin */
 /* backends: standin cuda
  * timeout: 300
  * Device addresses of libgpumem in programs with a CUDA context: copies by the GPU see the file's

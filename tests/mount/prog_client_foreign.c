@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: host asan-standin */
 /* mount: recovery=transparent,host_size=64M,spill=host:96M
  * env: GPUMEM_STANDIN_MEMORY=64M
  * backends: host standin

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
 /* backends: host standin cuda
  * Tests of processes, taken from libraries that map GPU memory, but with files: forks around a
  * mapping, children that map files opened or passed by the parent, and the resources left by the

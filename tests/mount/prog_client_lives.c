@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: vulkan asan-host asan-standin */
 /* backends: host standin vulkan cuda
  * timeout: 300
  * How long leases and mappings hold: past unlink, close and fork, and not past a process; and leaks

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
 /* backends: host standin cuda
  * Tests of mappings, taken from libraries that map GPU memory, but with files: use after the end,
  * odd offsets, two mappings, and every BAR provider by name. Sub-tests that the machine cannot run

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-standin */
 /* backends: standin
  * gpus: 2
  * env: GPUMEM_STANDIN_MIG=2

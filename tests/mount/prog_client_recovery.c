@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: standin */
 /* mount: recovery=transparent
  * needs: daemon
  * timeout: 3600

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: vulkan asan-host asan-standin tsan */
 /* copy_file_range, sendfile and splice: inside a GPU, between GPUs, and between a GPU and other
  * filesystems. */
 #include "tests/mount/prog.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
 /* Calls that must fail, a call per line, with the exact errno. */
 #include "tests/mount/prog.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: standin */
 /* Holes: SEEK_HOLE and SEEK_DATA compared with a model, punching, zeroing, KEEP_SIZE, truncation.
  */
 #include "tests/mount/prog.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: vulkan asan-host asan-standin tsan */
 /* mmap of device files and of host/ files: shared and private, compared with read, and seen by
  * other processes. */
 #include "tests/mount/growth.h"

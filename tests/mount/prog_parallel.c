@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: vulkan asan-host asan-standin tsan */
 /* Many processes at once: in a single directory, in eight, and in a single file. */
 #include "tests/mount/prog.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
 /* needs: daemon
  * Programs change a host/ file without the daemon, through the object that the kernel has: times,
  * sums and mappings are as of any file. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin tsan */
 /* backends: host standin vulkan cuda
  * Reading and writing under the preload library: positions, sizes, times and locks are as without
  * the library, also if other threads and processes use the descriptor. */

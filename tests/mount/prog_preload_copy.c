@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-standin */
 /* backends: standin cuda
  * timeout: 300
  * Copies out of private mappings, to a GPU and in memory, under the preload library: a copy has the

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
 /* backends: host standin vulkan cuda
  * Mappings under the preload library: a mapping shows the file's own memory, and every call on the
  * mapping behaves as in the kernel. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* needs: daemon
  * expect-log: quota
  * Holes of host/ files below a quota, filled by stores that the daemon does not see: a file that an

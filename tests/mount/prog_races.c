@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: standin asan-host tsan */
 /* long: races take their time
  * needs: daemon
  * timeout: 240

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: host standin vulkan */
 /* mount: recovery=transparent,spill=host:256M
  * needs: daemon
  * timeout: 3600

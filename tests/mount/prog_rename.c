@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin tsan */
 /* Renaming: replacing, NOREPLACE, EXCHANGE, WHITEOUT, directories, and moving from a GPU to the
  * other. */
 #include "tests/mount/prog.h"
