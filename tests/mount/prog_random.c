@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors
-/* check: standin vulkan */
+ * check: standin vulkan
  * mount: host_size=1G */
 /* Thousands of random operations on the mount and on a plain directory: results, errnos, names,
  * types, modes, link counts, attributes and bytes must be equal. The first difference ends the
