@@ -67,6 +67,8 @@ FUSE_CFLAGS  := $(shell pkg-config --cflags fuse3 2>/dev/null)
 FUSE_LIBS    := $(shell pkg-config --libs fuse3 2>/dev/null)
 FUSE_LIBDIR  := $(filter-out /usr/lib /usr/lib/% /lib /lib/% /usr/lib64,$(shell pkg-config --variable=libdir fuse3 2>/dev/null))
 endif
+# The interface of libfuse that the sources are written for: 3.18's.
+FUSE_CFLAGS  += -DFUSE_USE_VERSION=318
 JANSSON_CFLAGS := $(shell pkg-config --cflags jansson 2>/dev/null)
 JANSSON_LIBS   := $(shell pkg-config --libs jansson 2>/dev/null)
 CHECK_CFLAGS   := $(shell pkg-config --cflags check 2>/dev/null)

@@ -6,7 +6,6 @@
 #ifndef FS_CONTROL_ACCESS_LOG_FILE_H
 #define FS_CONTROL_ACCESS_LOG_FILE_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 
 struct fs;

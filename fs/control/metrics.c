@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* .gpumem/metrics: the counters in Prometheus' text format. gpumem(7) documents the names, as
  * users' dashboards and alerts depend on them. */
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
 #include <limits.h>

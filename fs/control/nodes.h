@@ -6,7 +6,6 @@
 #ifndef FS_CONTROL_NODES_H
 #define FS_CONTROL_NODES_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 #include <stdint.h>

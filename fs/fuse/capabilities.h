@@ -5,7 +5,6 @@
 #ifndef FS_FUSE_CAPABILITIES_H
 #define FS_FUSE_CAPABILITIES_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 

@@ -6,7 +6,6 @@
 #ifndef FS_FUSE_CHANNEL_H
 #define FS_FUSE_CHANNEL_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
 #include <sys/types.h>

@@ -4,7 +4,6 @@
 #ifndef FS_FUSE_INTERNAL_H
 #define FS_FUSE_INTERNAL_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <semaphore.h>

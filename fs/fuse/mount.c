@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#define FUSE_USE_VERSION 318
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

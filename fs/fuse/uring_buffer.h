@@ -7,7 +7,6 @@
 #ifndef FS_FUSE_URING_BUFFER_H
 #define FS_FUSE_URING_BUFFER_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 
 #include "fs/core/worker.h"

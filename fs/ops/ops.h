@@ -5,7 +5,6 @@
 #ifndef FS_OPS_OPS_H
 #define FS_OPS_OPS_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 
 #include "common/tsan.h"

@@ -5,7 +5,6 @@
 #ifndef TESTS_BENCH_NULL_OPERATIONS_H
 #define TESTS_BENCH_NULL_OPERATIONS_H
 
-#define FUSE_USE_VERSION 318
 #include <fuse_lowlevel.h>
 
 extern const struct fuse_lowlevel_ops null_operations;

@@ -5,7 +5,6 @@
 #ifndef TESTS_UNIT_KERNEL_FIXTURE_H
 #define TESTS_UNIT_KERNEL_FIXTURE_H
 
-#define FUSE_USE_VERSION 318
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <linux/fuse.h>

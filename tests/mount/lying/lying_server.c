@@ -2,8 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* lying_server MOUNT WHERE: see lying.h. Prints "ready" on standard output after mounting. */
 
-#define FUSE_USE_VERSION 318
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
