@@ -44,8 +44,8 @@ struct backend_config {
 	bool recovers;
 	/* Room for the reason why there is no GPU, for a caller that can do without. NULL: that is
 	 * an error, and logged. */
-	char *why;
-	size_t why_bytes;
+	char *reason;
+	size_t reason_bytes;
 };
 
 struct device_memory {
@@ -161,8 +161,8 @@ struct backend_ops {
 	 * device has memory, or is being used. Any thread. */
 	int (*idle_release)(struct device *device);
 	/* The name of the way to the BAR, such as "vulkan" or "direct"; or "none", or before the
-	 * first mapping the way to be tried, with *why. */
-	const char *(*bar_name)(struct device *device, const char **why);
+	 * first mapping the way to be tried, with *reason. */
+	const char *(*bar_name)(struct device *device, const char **reason);
 
 	/* The content is undefined. Any thread, no copier. -ENOTSUP for PLACE_HOST: this machine
 	 * has no such memory. Providers are never asked for PLACE_DISK. */
@@ -241,15 +241,15 @@ int backend_select_gpus(const char *list, struct device *const *devices, unsigne
 			uint64_t *selected);
 
 int device_memory(struct device *device, struct device_memory *memory);
-/* See backend_ops.bar_name. *why: for people, or NULL. */
-const char *device_bar_name(struct device *device, const char **why);
+/* See backend_ops.bar_name. *reason: for people, or NULL. */
+const char *device_bar_name(struct device *device, const char **reason);
 /* See backend_ops.idle_release. 0 as well if the device has nothing to release, or failed. */
 int device_idle_release(struct device *device);
 /* See backend_ops.pin_for_all: 0, or -errno without a line in the log. */
 int device_pin(struct device *device, void *base, size_t bytes);
 void device_unpin(struct device *device, void *base);
 /* Marks the device failed, and logs that once. */
-void device_fail(struct device *device, const char *what);
+void device_fail(struct device *device, const char *cause);
 /* DEVICE_RESETTING: failed, and to be reset; DEVICE_FAILED: no further attempt is made. */
 enum device_health { DEVICE_OK, DEVICE_RESETTING, DEVICE_FAILED };
 enum device_health device_health(struct device *device);

@@ -29,12 +29,12 @@ static bool provider_has_device(const struct backend_ops *ops, const struct back
 }
 
 /* "no NVIDIA GPU is in use: libcuda.so.1: cannot open ...; ..." */
-static void reason_add(char *reasons, size_t size, const char *absent, const char *why)
+static void reason_add(char *reasons, size_t size, const char *absent, const char *reason)
 {
 	size_t at = strlen(reasons);
 
-	snprintf(reasons + at, size - at, "%s%s%s%s", at ? "; " : "", absent, *why ? ": " : "",
-		 why);
+	snprintf(reasons + at, size - at, "%s%s%s%s", at ? "; " : "", absent, *reason ? ": " : "",
+		 reason);
 }
 
 static int provider_open_auto(const struct backend_config *config, struct backend **backend)
@@ -43,11 +43,11 @@ static int provider_open_auto(const struct backend_config *config, struct backen
 	char reasons[512] = "";
 
 	for (; provider->absent; provider++) {
-		char why[200] = "";
+		char reason[200] = "";
 		struct backend_config tried = *config;
 
-		tried.why = why;
-		tried.why_bytes = sizeof(why);
+		tried.reason = reason;
+		tried.reason_bytes = sizeof(reason);
 		int rc = provider->ops->open(&tried, backend);
 
 		if (rc == 0 && *reasons)
@@ -56,7 +56,7 @@ static int provider_open_auto(const struct backend_config *config, struct backen
 			return rc;
 		if (config->gpus && !config->recovers && provider_has_device(provider->ops, &tried))
 			return rc;
-		reason_add(reasons, sizeof(reasons), provider->absent, why);
+		reason_add(reasons, sizeof(reasons), provider->absent, reason);
 	}
 	int rc = provider->ops->open(config, backend);
 

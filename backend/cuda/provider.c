@@ -10,12 +10,12 @@
 #include "backend/providers.h"
 #include "common/cleanup.h"
 
-static int report_unusable(const struct backend_config *config, const char *why)
+static int report_unusable(const struct backend_config *config, const char *reason)
 {
-	if (config->why)
-		snprintf(config->why, config->why_bytes, "%s", why);
+	if (config->reason)
+		snprintf(config->reason, config->reason_bytes, "%s", reason);
 	else
-		log_error("CUDA cannot be used: %s", why);
+		log_error("CUDA cannot be used: %s", reason);
 	return -ENODEV;
 }
 
@@ -35,19 +35,19 @@ static void cuda_close(struct backend *base)
 
 static int driver_start(struct cuda *cuda, const struct backend_config *config)
 {
-	char why[256];
+	char reason[256];
 
 	/* CUDA's default order is fastest first; gpu0 must be nvidia-smi's GPU 0. */
 	setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-	if (driver_load_cuda(&cuda->cu, why, sizeof(why)) < 0)
-		return report_unusable(config, why);
+	if (driver_load_cuda(&cuda->cu, reason, sizeof(reason)) < 0)
+		return report_unusable(config, reason);
 	/* After the daemon's fork: in a child of a process that called cuInit every call fails. */
 	gm_CUresult result = cuda->cu.cuInit(0);
 	if (result == GM_CUDA_SUCCESS)
 		return 0;
 	char name[DRIVER_ERROR_NAME_MAX];
-	snprintf(why, sizeof(why), "cuInit: %s", driver_error_name(&cuda->cu, result, name));
-	return report_unusable(config, why);
+	snprintf(reason, sizeof(reason), "cuInit: %s", driver_error_name(&cuda->cu, result, name));
+	return report_unusable(config, reason);
 }
 
 static void version_describe(struct cuda *cuda)

@@ -10,12 +10,12 @@
 #include "backend/providers.h"
 #include "common/log.h"
 
-static int report_unusable(const struct backend_config *config, const char *why)
+static int report_unusable(const struct backend_config *config, const char *reason)
 {
-	if (config->why)
-		snprintf(config->why, config->why_bytes, "%s", why);
+	if (config->reason)
+		snprintf(config->reason, config->reason_bytes, "%s", reason);
 	else
-		log_error("Vulkan cannot be used: %s", why);
+		log_error("Vulkan cannot be used: %s", reason);
 	return -ENODEV;
 }
 
@@ -33,7 +33,7 @@ static void vulkan_close(struct backend *base)
 static int vulkan_open(const struct backend_config *config, struct backend **backend)
 {
 	struct vulkan *vulkan = calloc(1, sizeof(*vulkan));
-	char why[256] = "";
+	char reason[256] = "";
 
 	if (!vulkan)
 		return -ENOMEM;
@@ -47,14 +47,14 @@ static int vulkan_open(const struct backend_config *config, struct backend **bac
 	}
 	pthread_mutex_init(&vulkan->lock, NULL);
 	/* After the daemon's fork, as threads of drivers do not survive a fork. */
-	int rc = vulkan_instance_open(&vulkan->instance, why, sizeof(why));
+	int rc = vulkan_instance_open(&vulkan->instance, reason, sizeof(reason));
 	if (rc == 0)
-		rc = vulkan_devices_open(vulkan, config, why, sizeof(why));
+		rc = vulkan_devices_open(vulkan, config, reason, sizeof(reason));
 	for (unsigned i = 0; rc == 0 && i < vulkan->base.n_devices; i++)
 		vulkan_bar_open(vulkan_device(vulkan->base.devices[i]));
 	if (rc < 0) {
-		if (*why)
-			report_unusable(config, why);
+		if (*reason)
+			report_unusable(config, reason);
 		vulkan_close(&vulkan->base);
 		return rc;
 	}

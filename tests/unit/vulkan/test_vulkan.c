@@ -67,7 +67,7 @@ START_TEST(no_driver)
 {
 	char why[256] = "";
 	struct backend_config config = {
-	    .kind = BACKEND_VULKAN, .why = why, .why_bytes = sizeof(why)};
+	    .kind = BACKEND_VULKAN, .reason = why, .reason_bytes = sizeof(why)};
 
 	setenv("VK_DRIVER_FILES", "/nonexistent", 1);
 	setenv("VK_ICD_FILENAMES", "/nonexistent", 1);
