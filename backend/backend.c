@@ -97,17 +97,17 @@ const char *memory_place_name(enum memory_place place)
 	return names[place];
 }
 
-const char *device_bar_name(struct device *device, const char **why)
+const char *device_bar_name(struct device *device, const char **reason)
 {
-	*why = NULL;
-	return device->backend->ops->bar_name(device, why);
+	*reason = NULL;
+	return device->backend->ops->bar_name(device, reason);
 }
 
-void device_fail(struct device *device, const char *what)
+void device_fail(struct device *device, const char *cause)
 {
 	if (atomic_exchange(&device->failed, true))
 		return;
-	log_error("%s (%s): %s; its files answer with EIO %s", device->label, device->name, what,
+	log_error("%s (%s): %s; its files answer with EIO %s", device->label, device->name, cause,
 		  atomic_load(&device->backend->resetter.running)
 		      ? "until the GPU is reset"
 		      : "from now on: reset the GPU and remount");
@@ -131,32 +131,32 @@ const char *device_health_name(struct device *device)
 	return names[device_health(device)];
 }
 
-static void chunk_init(struct chunk *made)
+static void chunk_init(struct chunk *chunk)
 {
-	made->id = 0;
-	made->pool_private = NULL;
-	atomic_init(&made->lost, false);
-	atomic_init(&made->handed_out, CHUNK_KEPT);
-	atomic_init(&made->bar, NULL);
-	brlock_init(&made->bar_use_lock);
-	atomic_init(&made->bar_heat, 0);
+	chunk->id = 0;
+	chunk->pool_private = NULL;
+	atomic_init(&chunk->lost, false);
+	atomic_init(&chunk->handed_out, CHUNK_KEPT);
+	atomic_init(&chunk->bar, NULL);
+	brlock_init(&chunk->bar_use_lock);
+	atomic_init(&chunk->bar_heat, 0);
 	/* A mapping of system memory takes no room, so only the chunk's end removes it. */
-	atomic_init(&made->bar_policy, made->place == PLACE_HOST ? MAP_PERSISTENT : MAP_AUTO);
-	atomic_init(&made->bar_refused, false);
-	made->bar_prev = made->bar_next = NULL;
+	atomic_init(&chunk->bar_policy, chunk->place == PLACE_HOST ? MAP_PERSISTENT : MAP_AUTO);
+	atomic_init(&chunk->bar_refused, false);
+	chunk->bar_prev = chunk->bar_next = NULL;
 }
 
 /* As chunk_make. A reset of the device does not touch such a chunk. */
 static int chunk_make_on_disk(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
 {
-	struct chunk *made;
-	int rc = fd < 0 ? disk_chunk_new(device, bytes, &made)
-			: disk_chunk_import(device, bytes, fd, &made);
+	struct chunk *new_chunk;
+	int rc = fd < 0 ? disk_chunk_new(device, bytes, &new_chunk)
+			: disk_chunk_import(device, bytes, fd, &new_chunk);
 
 	if (rc < 0)
 		return rc;
-	chunk_init(made);
-	*chunk = made;
+	chunk_init(new_chunk);
+	*chunk = new_chunk;
 	return 0;
 }
 
@@ -165,20 +165,21 @@ static int chunk_make(struct device *device, enum memory_place place, uint64_t b
 		      struct chunk **chunk)
 {
 	const struct backend_ops *ops = device->backend->ops;
-	struct chunk *made;
+	struct chunk *new_chunk;
 
 	if (place == PLACE_DISK)
 		return chunk_make_on_disk(device, bytes, fd, chunk);
 	if (!health_enter(device))
 		return -EIO;
-	int rc = fd < 0 ? ops->chunk_new(device, place, bytes, &made)
-			: ops->chunk_import(device, place, bytes, fd, &made);
+	int rc = fd < 0 ? ops->chunk_new(device, place, bytes, &new_chunk)
+			: ops->chunk_import(device, place, bytes, fd, &new_chunk);
 
 	if (rc == 0) {
-		assert(made->device == device && made->place == place && made->bytes == bytes);
-		chunk_init(made);
-		health_add(made);
-		*chunk = made;
+		assert(new_chunk->device == device && new_chunk->place == place &&
+		       new_chunk->bytes == bytes);
+		chunk_init(new_chunk);
+		health_add(new_chunk);
+		*chunk = new_chunk;
 	}
 	health_leave(device);
 	return rc;

@@ -90,11 +90,11 @@ static int host_memory(struct device *device, struct device_memory *memory)
 	return 0;
 }
 
-static const char *host_bar_name(struct device *device, const char **why)
+static const char *host_bar_name(struct device *device, const char **reason)
 {
 	if (!host_device(device)->bar_off)
 		return "direct";
-	*why = "turned off (bar=off)";
+	*reason = "turned off (bar=off)";
 	return "none";
 }
 
