@@ -27,7 +27,7 @@ static struct disk_chunk *disk_chunk(const struct chunk *chunk)
 	return (struct disk_chunk *)chunk;
 }
 
-static int file_make(int dir)
+static int disk_file_make(int dir)
 {
 	int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
@@ -37,7 +37,7 @@ static int file_make(int dir)
 int disk_dir_open(struct backend *backend, const char *path)
 {
 	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int probe = dir < 0 ? -errno : file_make(dir);
+	int probe = dir < 0 ? -errno : disk_file_make(dir);
 
 	if (probe < 0) {
 		bool nameless = probe == -EOPNOTSUPP || probe == -EISDIR || probe == -EINVAL;
@@ -68,31 +68,31 @@ int disk_dir_memory(const struct backend *backend, struct device_memory *memory)
 	return 0;
 }
 
-static struct disk_chunk *chunk_make(struct device *device, uint64_t bytes, int fd)
+static struct disk_chunk *disk_chunk_make(struct device *device, uint64_t bytes, int fd)
 {
-	struct disk_chunk *made = calloc(1, sizeof(*made));
+	struct disk_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
 
-	if (!made)
+	if (!new_chunk)
 		return NULL;
-	made->chunk.device = device;
-	made->chunk.bytes = bytes;
-	made->chunk.place = PLACE_DISK;
-	made->fd = fd;
-	return made;
+	new_chunk->chunk.device = device;
+	new_chunk->chunk.bytes = bytes;
+	new_chunk->chunk.place = PLACE_DISK;
+	new_chunk->fd = fd;
+	return new_chunk;
 }
 
 /* -ENOSPC: no more files leave for the disk. All other errors are errors of the disk. */
-static int disk_error(const struct device *device, const char *what, int error)
+static int disk_error(const struct device *device, const char *failure, int error)
 {
 	if (error == -ENOSPC || error == -EDQUOT || error == -EFBIG || error == -EMFILE ||
 	    error == -ENFILE)
 		return -ENOSPC;
-	log_caller_error("%s: spill=disk: %s: %s", device->label, what, strerror(-error));
+	log_caller_error("%s: spill=disk: %s: %s", device->label, failure, strerror(-error));
 	return error == -ENOMEM ? error : -EIO;
 }
 
 /* Some file systems cannot allocate ahead; then the writes themselves can be -ENOSPC. */
-static int file_allocate(int fd, uint64_t bytes)
+static int disk_file_allocate(int fd, uint64_t bytes)
 {
 	if (fallocate(fd, 0, 0, (off_t)bytes) == 0)
 		return 0;
@@ -101,7 +101,7 @@ static int file_allocate(int fd, uint64_t bytes)
 
 int disk_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 {
-	int dir = device->backend->disk_dir, fd = dir < 0 ? -ENOSPC : file_make(dir), rc;
+	int dir = device->backend->disk_dir, fd = dir < 0 ? -ENOSPC : disk_file_make(dir), rc;
 
 	if (fd >= 0) {
 		fd = descriptor_unreserved(DESCRIPTOR_MEMORY, fd);
@@ -109,18 +109,18 @@ int disk_chunk_new(struct device *device, uint64_t bytes, struct chunk **chunk)
 	}
 	if (fd < 0)
 		return disk_error(device, "cannot create a file", fd);
-	rc = file_allocate(fd, bytes);
+	rc = disk_file_allocate(fd, bytes);
 	if (rc < 0) {
 		close(fd);
 		return disk_error(device, "cannot allocate", rc);
 	}
-	struct disk_chunk *made = chunk_make(device, bytes, fd);
+	struct disk_chunk *new_chunk = disk_chunk_make(device, bytes, fd);
 
-	if (!made) {
+	if (!new_chunk) {
 		close(fd);
 		return -ENOMEM;
 	}
-	*chunk = &made->chunk;
+	*chunk = &new_chunk->chunk;
 	return 0;
 }
 
@@ -132,11 +132,11 @@ int disk_chunk_import(struct device *device, uint64_t bytes, int fd, struct chun
 		log_error("%s: not a file of %" PRIu64 " bytes", device->label, bytes);
 		return -EINVAL;
 	}
-	struct disk_chunk *made = chunk_make(device, bytes, fd);
+	struct disk_chunk *new_chunk = disk_chunk_make(device, bytes, fd);
 
-	if (!made)
+	if (!new_chunk)
 		return -ENOMEM;
-	*chunk = &made->chunk;
+	*chunk = &new_chunk->chunk;
 	return 0;
 }
 
@@ -158,7 +158,7 @@ void disk_chunk_free(struct chunk *chunk)
 
 /* The kernel reports an error of its write-back to nobody who could still keep the bytes, so each
  * write waits for the disk. */
-static int file_write(int fd, const char *from, size_t bytes, uint64_t offset)
+static int disk_file_write(int fd, const char *from, size_t bytes, uint64_t offset)
 {
 	while (bytes) {
 		struct iovec piece = {.iov_base = (char *)from, .iov_len = bytes};
@@ -177,17 +177,18 @@ static int file_write(int fd, const char *from, size_t bytes, uint64_t offset)
 
 int disk_write(const struct span *to, uint64_t offset, const void *from, size_t bytes)
 {
-	int rc = file_write(disk_chunk(to->chunk)->fd, from, bytes, to->offset + offset);
+	int rc = disk_file_write(disk_chunk(to->chunk)->fd, from, bytes, to->offset + offset);
 
 	return rc < 0 ? disk_error(to->chunk->device, "write error", rc) : 0;
 }
 
 int disk_read(const struct span *from, uint64_t offset, void *to, size_t bytes)
 {
-	uint64_t done = 0;
-	int rc = io_read_at(disk_chunk(from->chunk)->fd, to, bytes, from->offset + offset, &done);
+	uint64_t bytes_done = 0;
+	int rc =
+	    io_read_at(disk_chunk(from->chunk)->fd, to, bytes, from->offset + offset, &bytes_done);
 
-	if (rc == 0 && done < bytes)
+	if (rc == 0 && bytes_done < bytes)
 		rc = -EIO;
 	return rc < 0 ? disk_error(from->chunk->device, "read error", rc) : 0;
 }
@@ -202,7 +203,7 @@ int disk_zero(const struct span *to, uint64_t offset, uint64_t bytes)
 		return 0;
 	for (uint64_t step; rc == 0 && at < end; at += step) {
 		step = end - at < sizeof(zeroes) ? end - at : sizeof(zeroes);
-		rc = file_write(fd, zeroes, step, at);
+		rc = disk_file_write(fd, zeroes, step, at);
 	}
 	return rc < 0 ? disk_error(to->chunk->device, "write error", rc) : 0;
 }
