@@ -62,15 +62,15 @@ static void list_remove(struct blocks *blocks, struct shared *shared)
 
 static struct shared *shared_new(struct blocks *blocks, struct chunk *chunk)
 {
-	struct shared *made = calloc(1, sizeof(*made));
+	struct shared *shared = calloc(1, sizeof(*shared));
 
-	if (!made)
+	if (!shared)
 		return NULL;
-	made->chunk = chunk;
-	chunk->pool_private = made;
-	buddy_init(&made->buddy);
+	shared->chunk = chunk;
+	chunk->pool_private = shared;
+	buddy_init(&shared->buddy);
 	atomic_fetch_add(&blocks->chunks, 1);
-	return made;
+	return shared;
 }
 
 /* lock held. The chunk is in no list by the largest free block. pool_private stays set: the stock
@@ -110,10 +110,10 @@ static uint64_t power_of_two_above(uint64_t bytes)
 /* From the chunks with the least sufficient room, so that other chunks can become empty. */
 int blocks_cut(struct blocks *blocks, uint64_t bytes, struct span *span, struct chunk **lost)
 {
-	unsigned least = list_of(power_of_two_above(bytes));
+	unsigned first_list = list_of(power_of_two_above(bytes));
 
 	scoped_lock(&blocks->lock);
-	unsigned fitting = blocks->occupied >> least << least;
+	unsigned fitting = blocks->occupied >> first_list << first_list;
 	if (!fitting)
 		return -ENOSPC;
 
@@ -173,9 +173,9 @@ static unsigned units_free(const struct shared *shared)
 	return (unsigned)(shared->buddy.free_bytes >> BUDDY_MIN_ORDER);
 }
 
-/* lock held. Of the chunks with more than least free units all are to be drained, and of the chunks
- * with exactly least the returned number. */
-static uint64_t drain_choose(const struct blocks *blocks, uint64_t kept, unsigned *least)
+/* lock held. Of the chunks with more than min_units free units all are to be drained, and of the
+ * chunks with exactly min_units the returned number. */
+static uint64_t drain_choose(const struct blocks *blocks, uint64_t n_kept, unsigned *min_units)
 {
 	uint32_t n_with[UNITS + 1] = {0};
 	struct shared *shared;
@@ -184,30 +184,30 @@ static uint64_t drain_choose(const struct blocks *blocks, uint64_t kept, unsigne
 		DL_FOREACH (blocks->by_largest[i], shared)
 			n_with[units_free(shared)]++;
 	uint64_t filled = atomic_load(&blocks->chunks) - n_with[UNITS];
-	uint64_t left = filled > kept ? filled - kept : 0;
+	uint64_t n_left = filled > n_kept ? filled - n_kept : 0;
 
-	for (*least = UNITS - 1; *least && n_with[*least] <= left; --*least)
-		left -= n_with[*least];
-	return *least ? left : 0;
+	for (*min_units = UNITS - 1; *min_units && n_with[*min_units] <= n_left; --*min_units)
+		n_left -= n_with[*min_units];
+	return *min_units ? n_left : 0;
 }
 
-uint64_t blocks_drain(struct blocks *blocks, uint64_t kept)
+uint64_t blocks_drain(struct blocks *blocks, uint64_t n_kept)
 {
 	struct shared *shared, *next;
-	unsigned least;
+	unsigned min_units;
 
 	scoped_lock(&blocks->lock);
-	uint64_t left = drain_choose(blocks, kept, &least);
+	uint64_t n_left = drain_choose(blocks, n_kept, &min_units);
 
 	for (unsigned i = 0; i < LAST; i++)
 		DL_FOREACH_SAFE(blocks->by_largest[i], shared, next)
 		{
 			unsigned units = units_free(shared);
 
-			if (units < least || (units == least && !left) ||
+			if (units < min_units || (units == min_units && !n_left) ||
 			    atomic_load(&shared->chunk->lost))
 				continue;
-			left -= units == least;
+			n_left -= units == min_units;
 			list_remove(blocks, shared);
 			atomic_store(&shared->drained, true);
 			DL_PREPEND(blocks->drained, shared);

@@ -39,8 +39,8 @@ struct chunk *blocks_free(struct blocks *blocks, const struct span *span);
 /* The spare; NULL: there is none. */
 struct chunk *blocks_take_spare(struct blocks *blocks);
 
-/* pool_drain, pool_drain_end. */
-uint64_t blocks_drain(struct blocks *blocks, uint64_t kept);
+/* pool_drain, pool_drain_end. n_kept: of the chunks that hold blocks, how many are not drained. */
+uint64_t blocks_drain(struct blocks *blocks, uint64_t n_kept);
 bool blocks_drain_end(struct blocks *blocks);
 
 /* pool_adopt, pool_adopt_block. */

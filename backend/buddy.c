@@ -165,9 +165,9 @@ static void block_carve(struct buddy *buddy, unsigned from, unsigned have, uint6
 {
 	clear_free(buddy, from);
 	while (have > order) {
-		unsigned kept = node_at(offset, --have);
+		unsigned node = node_at(offset, --have);
 
-		set_free(buddy, kept ^ 1);
+		set_free(buddy, node ^ 1);
 	}
 	buddy->free_bytes -= 1ULL << order;
 }
