@@ -33,14 +33,14 @@ struct bar_cache {
 
 int bar_cache_new(struct device *device, uint64_t budget, struct bar_cache **cache)
 {
-	struct bar_cache *made = cacheline_calloc(sizeof(*made));
+	struct bar_cache *new_cache = cacheline_calloc(sizeof(*new_cache));
 
-	if (!made)
+	if (!new_cache)
 		return -ENOMEM;
-	made->device = device;
-	atomic_init(&made->budget, budget);
-	pthread_mutex_init(&made->lock, NULL);
-	*cache = made;
+	new_cache->device = device;
+	atomic_init(&new_cache->budget, budget);
+	pthread_mutex_init(&new_cache->lock, NULL);
+	*cache = new_cache;
 	return 0;
 }
 
@@ -165,12 +165,12 @@ static bool chunk_wants_mapping(struct chunk *chunk, enum bar_want want)
 	if (want == BAR_WANT_FORCE)
 		return true;
 
-	uint32_t before = atomic_fetch_add_explicit(&chunk->bar_heat, 1, memory_order_relaxed);
+	uint32_t old_heat = atomic_fetch_add_explicit(&chunk->bar_heat, 1, memory_order_relaxed);
 	uint64_t cost = mapping_cost(chunk);
 
 	switch ((enum map_policy)atomic_load(&chunk->bar_policy)) {
 	case MAP_PERSISTENT:
-		if (before == 0)
+		if (old_heat == 0)
 			return true;
 		break;
 	case MAP_TRANSIENT: /* serves a single access, which must pay for the mapping */
@@ -178,7 +178,7 @@ static bool chunk_wants_mapping(struct chunk *chunk, enum bar_want want)
 	case MAP_AUTO:
 		break;
 	}
-	return (before + 1ULL) * SAVED_NS >= cost;
+	return (old_heat + 1ULL) * SAVED_NS >= cost;
 }
 
 /* Maps the chunk if necessary and read-locks bar_use_lock. An automatic mapping does not wait while

@@ -16,16 +16,16 @@
 
 int copier_open(struct backend *backend, struct copier **copier)
 {
-	struct copier *made;
-	int rc = backend->ops->copier_new(backend, &made);
+	struct copier *new_copier;
+	int rc = backend->ops->copier_new(backend, &new_copier);
 
 	if (rc < 0)
 		return rc;
-	made->backend = backend;
-	made->bytes_bar = made->bytes_dma = 0;
-	made->enqueued = false;
-	made->disk_buffer = NULL;
-	*copier = made;
+	new_copier->backend = backend;
+	new_copier->bytes_bar = new_copier->bytes_dma = 0;
+	new_copier->enqueued = false;
+	new_copier->disk_buffer = NULL;
+	*copier = new_copier;
 	return 0;
 }
 
@@ -268,16 +268,16 @@ static int disk_buffer_make(struct copier *copier)
 {
 	if (copier->disk_buffer)
 		return 0;
-	void *made = aligned_alloc(CHUNK_ALIGN, DISK_BUFFER_BYTES);
+	void *buffer = aligned_alloc(CHUNK_ALIGN, DISK_BUFFER_BYTES);
 
-	if (!made)
+	if (!buffer)
 		return -ENOMEM;
-	int rc = copier_pin(copier, made, DISK_BUFFER_BYTES);
+	int rc = copier_pin(copier, buffer, DISK_BUFFER_BYTES);
 
 	if (rc < 0)
-		free(made);
+		free(buffer);
 	else
-		copier->disk_buffer = made;
+		copier->disk_buffer = buffer;
 	return rc;
 }
 

@@ -101,9 +101,9 @@ static uint64_t crossover_find(struct measurement *m, enum direction direction)
 
 	copy_once(m, direction, COPY_DMA, SMALLEST); /* makes registrations and contexts */
 	copy_once(m, direction, COPY_BAR, SMALLEST);
-	const uint64_t most = direction == WRITING ? MOST_WRITE : LARGEST;
+	const uint64_t max_bytes = direction == WRITING ? MOST_WRITE : LARGEST;
 
-	for (uint64_t bytes = SMALLEST; bytes <= most; bytes *= 2) {
+	for (uint64_t bytes = SMALLEST; bytes <= max_bytes; bytes *= 2) {
 		uint64_t bar = time_copy(m, direction, COPY_BAR, bytes);
 		uint64_t dma = time_copy(m, direction, COPY_DMA, bytes);
 
