@@ -39,13 +39,13 @@ static int item_numbers(char *item, const char *list, uint64_t *first, uint64_t 
 static int log_missing(const char *list, const char *item, struct device *const *devices,
 		       unsigned n)
 {
-	char known[BACKEND_DEVICES_MAX * sizeof(devices[0]->label)];
-	int length = snprintf(known, sizeof(known), "%s", n ? "" : "none");
+	char labels[BACKEND_DEVICES_MAX * sizeof(devices[0]->label)];
+	int length = snprintf(labels, sizeof(labels), "%s", n ? "" : "none");
 
 	for (unsigned i = 0; i < n; i++)
-		length += snprintf(known + length, sizeof(known) - (size_t)length, "%s%s",
+		length += snprintf(labels + length, sizeof(labels) - (size_t)length, "%s%s",
 				   i ? ", " : "", devices[i]->label);
-	log_error("gpus=%s: there is no GPU %s here (this process sees %s)", list, item, known);
+	log_error("gpus=%s: there is no GPU %s here (this process sees %s)", list, item, labels);
 	return -ENODEV;
 }
 

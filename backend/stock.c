@@ -25,15 +25,15 @@ struct stock {
 int stock_new(struct device *device, uint64_t chunk_bytes, struct pool_budget *budget,
 	      struct stock **stock)
 {
-	struct stock *made = calloc(1, sizeof(*made));
+	struct stock *new_stock = calloc(1, sizeof(*new_stock));
 
-	if (!made)
+	if (!new_stock)
 		return -ENOMEM;
-	made->device = device;
-	made->budget = budget;
-	made->chunk_bytes = chunk_bytes;
-	pthread_mutex_init(&made->lock, NULL);
-	*stock = made;
+	new_stock->device = device;
+	new_stock->budget = budget;
+	new_stock->chunk_bytes = chunk_bytes;
+	pthread_mutex_init(&new_stock->lock, NULL);
+	*stock = new_stock;
 	return 0;
 }
 
@@ -59,14 +59,14 @@ static struct chunk *chunk_pop(struct stock *stock)
 
 static bool chunk_push(struct stock *stock, struct chunk *chunk)
 {
-	struct stocked *made = malloc(sizeof(*made));
+	struct stocked *entry = malloc(sizeof(*entry));
 
-	if (!made)
+	if (!entry)
 		return false;
-	made->chunk = chunk;
+	entry->chunk = chunk;
 	atomic_fetch_add(&stock->bytes, chunk->bytes);
 	scoped_lock(&stock->lock);
-	LL_PREPEND(stock->list, made);
+	LL_PREPEND(stock->list, entry);
 	return true;
 }
 

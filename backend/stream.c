@@ -9,7 +9,7 @@
 #include "backend/stream_arch.h"
 
 /* Runs on every processor: memcpy and memset for all bytes. */
-static const struct stream_variant plain = {.name = "plain"};
+static const struct stream_variant stream_plain = {.name = "plain"};
 
 /* Set at the first use. Threads that race find the same answer. */
 static _Atomic(const struct stream_variant *) chosen;
@@ -21,7 +21,7 @@ static const struct stream_variant *stream_find(unsigned index)
 	for (; variant->name; variant++)
 		if (variant->usable() && index-- == 0)
 			return variant;
-	return index == 0 ? &plain : NULL;
+	return index == 0 ? &stream_plain : NULL;
 }
 
 static const struct stream_variant *stream_variant(void)
@@ -75,8 +75,8 @@ void stream_store(void *to_device, const void *from, size_t bytes)
 	 * exactly these bytes, and never write back bytes read before. */
 	memcpy(to, source, head);
 	variant->store(to + head, source + head, lines);
-	size_t done = head + lines * STREAM_LINE;
-	memcpy(to + done, source + done, bytes - done);
+	size_t tail = head + lines * STREAM_LINE;
+	memcpy(to + tail, source + tail, bytes - tail);
 }
 
 void stream_zero(void *to_device, size_t bytes)
@@ -92,8 +92,8 @@ void stream_zero(void *to_device, size_t bytes)
 	}
 	memset(to, 0, head);
 	variant->zero(to + head, lines);
-	size_t done = head + lines * STREAM_LINE;
-	memset(to + done, 0, bytes - done);
+	size_t tail = head + lines * STREAM_LINE;
+	memset(to + tail, 0, bytes - tail);
 }
 
 /* Reads a part of a line by a streaming load of the whole line: each ordinary load would cross the
@@ -127,9 +127,9 @@ void stream_load(void *to, const void *from_device, size_t bytes)
 	}
 	size_t lines = (bytes - head) / STREAM_LINE;
 	variant->load(target + head, from + head, lines);
-	size_t done = head + lines * STREAM_LINE;
-	if (done < bytes)
-		stream_load_part(variant, target + done, from + done, 0, bytes - done);
+	size_t tail = head + lines * STREAM_LINE;
+	if (tail < bytes)
+		stream_load_part(variant, target + tail, from + tail, 0, bytes - tail);
 }
 
 void stream_fence(void)
