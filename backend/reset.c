@@ -13,8 +13,8 @@
 #include "common/log.h"
 
 /* The first attempt is made at once, each further attempt after twice the wait. */
-#define TRIES_MAX 5
-#define DELAY_MS  50
+#define ATTEMPTS_MAX 5
+#define DELAY_MS     50
 /* Copies under way fail soon, and end. */
 #define BUSY_MS	    5
 #define BUSY_MAX_MS 10000
@@ -27,7 +27,7 @@
 struct failing {
 	int64_t failed_at; /* 0: the device works */
 	int64_t due, back_at;
-	unsigned tries;
+	unsigned n_attempts;
 };
 
 /* Only copiers still use the device; their copies are refused, and they leave the device. */
@@ -57,9 +57,9 @@ static void device_give_up(struct resetter *resetter, struct device *device,
 	atomic_store(&device->health.given_up, true);
 	log_error("%s: %u attempts to reset it have failed: this process does not try "
 		  "again",
-		  device->label, failing->tries);
+		  device->label, failing->n_attempts);
 	if (resetter->watch.given_up)
-		resetter->watch.given_up(resetter->watch.of, device);
+		resetter->watch.given_up(resetter->watch.context, device);
 }
 
 static void device_try_reset(struct resetter *resetter, struct device *device,
@@ -72,18 +72,20 @@ static void device_try_reset(struct resetter *resetter, struct device *device,
 		failing->due = now + BUSY_MS;
 		return;
 	}
-	failing->tries++;
+	failing->n_attempts++;
 	if (rc == 0) {
 		int64_t ms = now - failing->failed_at;
 
 		failing->failed_at = 0;
 		failing->back_at = now;
 		if (resetter->watch.reset)
-			resetter->watch.reset(resetter->watch.of, device, ms);
+			resetter->watch.reset(resetter->watch.context, device, ms);
 		return;
 	}
-	failing->due = failing->tries < TRIES_MAX ? now + (DELAY_MS << failing->tries) : now;
-	log_debug("%s: attempt %u to reset it: %s", device->label, failing->tries, strerror(-rc));
+	failing->due =
+	    failing->n_attempts < ATTEMPTS_MAX ? now + (DELAY_MS << failing->n_attempts) : now;
+	log_debug("%s: attempt %u to reset it: %s", device->label, failing->n_attempts,
+		  strerror(-rc));
 }
 
 static void failing_begin(struct failing *failing)
@@ -92,8 +94,8 @@ static void failing_begin(struct failing *failing)
 
 	failing->failed_at = now;
 	if (now - failing->back_at >= STEADY_MS)
-		failing->tries = 0;
-	failing->due = failing->tries ? now + (DELAY_MS << failing->tries) : now;
+		failing->n_attempts = 0;
+	failing->due = failing->n_attempts ? now + (DELAY_MS << failing->n_attempts) : now;
 }
 
 /* Returns when to look at the device again. */
@@ -104,7 +106,7 @@ static int64_t device_check(struct resetter *resetter, struct device *device,
 		return NEVER;
 	if (!failing->failed_at)
 		failing_begin(failing);
-	if (failing->tries >= TRIES_MAX)
+	if (failing->n_attempts >= ATTEMPTS_MAX)
 		device_give_up(resetter, device, failing);
 	else if (failing->due <= clock_ms())
 		device_try_reset(resetter, device, failing);

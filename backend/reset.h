@@ -19,9 +19,9 @@ struct device;
 /* Callbacks of the reset thread, which holds no lock. */
 struct reset_watch {
 	/* The device works again, ms after the failure, except for lost chunks. */
-	void (*reset)(void *of, struct device *device, int64_t ms);
-	void (*given_up)(void *of, struct device *device);
-	void *of;
+	void (*reset)(void *context, struct device *device, int64_t ms);
+	void (*given_up)(void *context, struct device *device);
+	void *context;
 };
 
 struct resetter {

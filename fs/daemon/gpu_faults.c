@@ -116,7 +116,7 @@ int gpu_faults_test(struct fs *fs)
 int gpu_faults_start(struct fs *fs)
 {
 	const struct reset_watch watch = {
-	    .reset = gpu_fault_reset, .given_up = gpu_fault_request_replacement, .of = fs};
+	    .reset = gpu_fault_reset, .given_up = gpu_fault_request_replacement, .context = fs};
 
 	reset_start(fs->backend, &watch);
 	return 0;
