@@ -35,8 +35,8 @@ struct pool {
 	struct blocks blocks;
 
 	pthread_mutex_t lock;
-	atomic_uint giving; /* announced frees that are not done yet; written under lock */
-	pthread_cond_t given;
+	atomic_uint frees_pending; /* announced frees that are not done yet; written under lock */
+	pthread_cond_t frees_done;
 };
 
 static void bytes_return(struct pool *pool, uint64_t bytes)
@@ -51,8 +51,8 @@ static void chunk_release(struct pool *pool, struct chunk *chunk)
 	uint64_t bytes = chunk->bytes;
 	bool held = atomic_load(&chunk->handed_out) == CHUNK_HELD;
 
-	if (pool->watch.gone)
-		pool->watch.gone(pool->watch.of, chunk);
+	if (pool->watch.on_free)
+		pool->watch.on_free(pool->watch.context, chunk);
 	if (!pool->stock || !stock_put(pool->stock, chunk))
 		chunk_free(chunk);
 	atomic_fetch_sub(&pool->chunks, 1);
@@ -108,10 +108,10 @@ static int counter_raise(_Atomic uint64_t *counter, uint64_t bytes, uint64_t lim
 
 uint64_t budget_overdraft(const struct pool_budget *budget)
 {
-	uint64_t taken =
+	uint64_t overdraft =
 	    subtract_saturated(atomic_load(&budget->held), budget->size - budget->spare);
 
-	return taken < budget->spare ? taken : budget->spare;
+	return overdraft < budget->spare ? overdraft : budget->spare;
 }
 
 uint64_t pool_lent(const struct pool *pool)
@@ -181,9 +181,9 @@ static int chunk_make(struct pool *pool, uint64_t bytes, struct chunk **chunk)
 	*chunk = pool->stock ? stock_take(pool->stock, bytes) : NULL;
 	if (!*chunk)
 		rc = chunk_new(pool->device, pool->place, bytes, chunk);
-	if (rc < 0 || !pool->watch.made)
+	if (rc < 0 || !pool->watch.on_create)
 		return rc;
-	rc = pool->watch.made(pool->watch.of, *chunk);
+	rc = pool->watch.on_create(pool->watch.context, *chunk);
 	if (rc < 0)
 		chunk_free(*chunk);
 	return rc;
@@ -211,25 +211,25 @@ static int chunk_make_within_reserve(struct pool *pool, uint64_t bytes, enum poo
 /* Whether there was a free to wait for. */
 static bool frees_wait(struct pool *pool)
 {
-	if (!atomic_load(&pool->giving))
+	if (!atomic_load(&pool->frees_pending))
 		return false;
 	scoped_lock(&pool->lock);
-	while (atomic_load(&pool->giving))
-		pthread_cond_wait(&pool->given, &pool->lock);
+	while (atomic_load(&pool->frees_pending))
+		pthread_cond_wait(&pool->frees_done, &pool->lock);
 	return true;
 }
 
 void pool_free_announce(struct pool *pool)
 {
 	scoped_lock(&pool->lock);
-	atomic_fetch_add(&pool->giving, 1);
+	atomic_fetch_add(&pool->frees_pending, 1);
 }
 
 void pool_free_announced(struct pool *pool)
 {
 	scoped_lock(&pool->lock);
-	if (atomic_fetch_sub(&pool->giving, 1) == 1)
-		pthread_cond_broadcast(&pool->given);
+	if (atomic_fetch_sub(&pool->frees_pending, 1) == 1)
+		pthread_cond_broadcast(&pool->frees_done);
 }
 
 /* grow held. */
@@ -313,7 +313,7 @@ static bool is_size(uint64_t bytes)
 static int span_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, enum pool_right right,
 		      struct copier *copier, struct span *span)
 {
-	struct span taken;
+	struct span new_span;
 	int rc;
 
 	assert(is_size(bytes));
@@ -321,20 +321,20 @@ static int span_alloc(struct pool *pool, uint64_t bytes, enum pool_fill fill, en
 		return -EINVAL;
 	if (atomic_load(&pool->device->failed))
 		return -EIO;
-	rc = bytes < CHUNK_ALIGN ? block_alloc(pool, bytes, right, &taken)
-				 : whole_alloc(pool, bytes, right, &taken);
+	rc = bytes < CHUNK_ALIGN ? block_alloc(pool, bytes, right, &new_span)
+				 : whole_alloc(pool, bytes, right, &new_span);
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&pool->span_bytes, bytes);
 	atomic_fetch_add(&pool->allocations, 1);
 
 	if (fill == POOL_ZEROED)
-		rc = span_zero(copier, &taken);
+		rc = span_zero(copier, &new_span);
 	if (rc < 0) {
-		pool_free_span(pool, &taken);
+		pool_free_span(pool, &new_span);
 		return rc;
 	}
-	*span = taken;
+	*span = new_span;
 	return 0;
 }
 
@@ -446,18 +446,18 @@ uint64_t pool_tight_bytes(uint64_t bytes)
 int pool_new(struct device *device, enum memory_place place, const struct pool_limits *limits,
 	     struct pool **pool)
 {
-	struct pool *made = calloc(1, sizeof(*made));
+	struct pool *new_pool = calloc(1, sizeof(*new_pool));
 
-	if (!made)
+	if (!new_pool)
 		return -ENOMEM;
-	made->device = device;
-	made->place = place;
-	pool_set_limits(made, limits);
-	pthread_mutex_init(&made->grow, NULL);
-	pthread_mutex_init(&made->lock, NULL);
-	blocks_init(&made->blocks);
-	pthread_cond_init(&made->given, NULL);
-	*pool = made;
+	new_pool->device = device;
+	new_pool->place = place;
+	pool_set_limits(new_pool, limits);
+	pthread_mutex_init(&new_pool->grow, NULL);
+	pthread_mutex_init(&new_pool->lock, NULL);
+	blocks_init(&new_pool->blocks);
+	pthread_cond_init(&new_pool->frees_done, NULL);
+	*pool = new_pool;
 	return 0;
 }
 
@@ -469,7 +469,7 @@ void pool_free(struct pool *pool)
 		;
 	stock_free(pool->stock);
 	assert(atomic_load(&pool->chunk_bytes) == atomic_load(&pool->held_bytes));
-	pthread_cond_destroy(&pool->given);
+	pthread_cond_destroy(&pool->frees_done);
 	blocks_destroy(&pool->blocks);
 	pthread_mutex_destroy(&pool->lock);
 	pthread_mutex_destroy(&pool->grow);
@@ -553,15 +553,15 @@ int pool_available(struct pool *pool, uint64_t *bytes)
 	uint64_t owed = pool_owed(pool);
 	uint64_t driver = subtract_saturated(memory.free, limits.reserve + owed);
 	uint64_t limit = subtract_saturated(limits.size, usage.chunk_bytes + owed);
-	uint64_t more = driver < limit ? driver : limit;
+	uint64_t available = driver < limit ? driver : limit;
 
 	if (pool->budget) {
-		uint64_t left = subtract_saturated(pool->budget->size - pool->budget->spare,
-						   atomic_load(&pool->budget->held));
+		uint64_t budget_room = subtract_saturated(pool->budget->size - pool->budget->spare,
+							  atomic_load(&pool->budget->held));
 
-		more = more < left ? more : left;
+		available = available < budget_room ? available : budget_room;
 	}
 
-	*bytes = more + pool_usage_unused(&usage);
+	*bytes = available + pool_usage_unused(&usage);
 	return 0;
 }

@@ -35,13 +35,13 @@ static inline uint64_t pool_usage_unused(const struct pool_usage *usage)
 	return usage->chunk_bytes > used ? usage->chunk_bytes - used : 0;
 }
 
-/* Called for each chunk. made gives the chunk an id (not 0) before the chunk has content, and its
- * error becomes the allocation's; gone is called before the chunk is freed. Any thread, without the
- * pool's lock. */
+/* Called for each chunk. on_create gives the chunk an id (not 0) before the chunk has content, and
+ * its error becomes the allocation's; on_free is called before the chunk is freed. Any thread,
+ * without the pool's lock. */
 struct pool_watch {
-	int (*made)(void *of, struct chunk *chunk);
-	void (*gone)(void *of, struct chunk *chunk);
-	void *of;
+	int (*on_create)(void *context, struct chunk *chunk);
+	void (*on_free)(void *context, struct chunk *chunk);
+	void *context;
 };
 
 /* Bytes of chunks that several pools may hold together. */

@@ -91,7 +91,8 @@ static void chunk_gone(void *of, struct chunk *chunk)
 
 static void pools_watch(struct fs *fs)
 {
-	struct pool_watch watch = {.made = chunk_made, .gone = chunk_gone, .of = fs->journal};
+	struct pool_watch watch = {
+	    .on_create = chunk_made, .on_free = chunk_gone, .context = fs->journal};
 
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		for (enum memory_place place = PLACE_GPU; place < PLACES; place++)

@@ -218,7 +218,7 @@ START_TEST(watched)
 
 	ck_assert_uint_eq(large.chunk->id, 1);
 	ck_assert_uint_eq(small.chunk->id, 2);
-	watch.made = watch_refuses;
+	watch.on_create = watch_refuses;
 	pool_set_watch(f.pool, &watch);
 	ck_assert_int_eq(pool_alloc(f.pool, 4 * MIB, POOL_ZEROED, f.copier, &span), -EMFILE);
 	pool_free_span(f.pool, &large);
