@@ -10,7 +10,7 @@
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 
-static const struct bar_way *const ways[BAR_OFF] = {
+static const struct bar_way *const bar_ways[BAR_OFF] = {
     [BAR_DMABUF] = &cuda_bar_dmabuf,
     [BAR_GDRCOPY] = &cuda_bar_gdrcopy,
     [BAR_VULKAN] = &cuda_bar_vulkan,
@@ -41,8 +41,8 @@ void cuda_bar_close(struct cuda_device *device)
 	pthread_mutex_destroy(&device->bar.lock);
 }
 
-/* 0 if the way works here; otherwise why has the reason. */
-static int way_try(struct cuda_device *device, const struct bar_way *way, char *why)
+/* 0 if the way works here; otherwise reason says why not. */
+static int way_try(struct cuda_device *device, const struct bar_way *way, char *reason)
 {
 	void *state;
 
@@ -51,10 +51,10 @@ static int way_try(struct cuda_device *device, const struct bar_way *way, char *
 	    .handle = device->handle,
 	    .uuid = device->uuid,
 	};
-	int rc = way->open(&device->bar.device, &state, why);
+	int rc = way->open(&device->bar.device, &state, reason);
 	if (rc < 0)
 		return rc;
-	rc = cuda_bar_test(device, way, state, why);
+	rc = cuda_bar_test(device, way, state, reason);
 	if (rc < 0) {
 		way->close(state);
 		return rc;
@@ -71,27 +71,27 @@ static int way_try(struct cuda_device *device, const struct bar_way *way, char *
 static int ways_probe(struct cuda_device *device)
 {
 	struct bar_state *bar = &device->bar;
-	enum bar_provider wanted = device->cuda->bar;
-	char why[BAR_REASON_MAX] = "";
+	enum bar_provider provider = device->cuda->bar;
+	char reason[BAR_REASON_MAX] = "";
 
 	for (enum bar_provider i = BAR_DMABUF; i <= BAR_VULKAN; i++) {
-		if (wanted != BAR_AUTO && wanted != i)
+		if (provider != BAR_AUTO && provider != i)
 			continue;
-		int rc = way_try(device, ways[i], why);
+		int rc = way_try(device, bar_ways[i], reason);
 		if (atomic_load(&device->base.failed))
 			return -EIO;
 		if (rc == -ENOMEM || rc == -ENOSPC)
 			return rc;
 		if (rc == 0)
 			break;
-		log_write(wanted == BAR_AUTO ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
-			  "%s: no BAR mappings through %s: %s", device->base.label, ways[i]->name,
-			  why);
+		log_write(provider == BAR_AUTO ? LOG_LEVEL_INFO : LOG_LEVEL_WARN,
+			  "%s: no BAR mappings through %s: %s", device->base.label,
+			  bar_ways[i]->name, reason);
 	}
 	if (!atomic_load(&bar->way))
 		snprintf(bar->reason, sizeof(bar->reason), "%.150s",
-			 wanted == BAR_AUTO ? "neither dma-buf, gdrcopy nor Vulkan works here"
-					    : why);
+			 provider == BAR_AUTO ? "neither dma-buf, gdrcopy nor Vulkan works here"
+					      : reason);
 	atomic_store_explicit(&bar->probed, true, memory_order_release);
 	return 0;
 }
@@ -100,14 +100,14 @@ static int ways_probe(struct cuda_device *device)
  * process. */
 static int way_reopen(struct cuda_device *device, const struct bar_way *way)
 {
-	char why[BAR_REASON_MAX] = "";
+	char reason[BAR_REASON_MAX] = "";
 
-	int rc = way->open(&device->bar.device, &device->bar.state, why);
+	int rc = way->open(&device->bar.device, &device->bar.state, reason);
 	if (rc == 0)
 		atomic_store_explicit(&device->bar.open, true, memory_order_release);
 	else
 		log_warn("%s: no BAR mapping through %s for now: %s", device->base.label, way->name,
-			 why);
+			 reason);
 	return rc == -ENOTSUP ? -ENOMEM : rc; /* the way worked before, and will again */
 }
 
@@ -136,7 +136,7 @@ static int chunk_source_export(const struct bar_source *source, int *fd)
 }
 
 int cuda_bar_map_way(const struct bar_way *way, void *state, struct cuda_chunk *chunk,
-		     void **address, char *why)
+		     void **address, char *reason)
 {
 	struct chunk_source source = {
 	    .base = {.address = chunk->address,
@@ -145,7 +145,7 @@ int cuda_bar_map_way(const struct bar_way *way, void *state, struct cuda_chunk *
 	    .chunk = &chunk->base,
 	};
 
-	return way->map(state, &source.base, NULL, address, &chunk->mapping, why);
+	return way->map(state, &source.base, NULL, address, &chunk->mapping, reason);
 }
 
 int cuda_bar_map(struct chunk *base, void **address)
@@ -166,14 +166,14 @@ int cuda_bar_map(struct chunk *base, void **address)
 	rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
-	char why[BAR_REASON_MAX] = "";
-	rc = cuda_bar_map_way(way, device->bar.state, chunk, address, why);
+	char reason[BAR_REASON_MAX] = "";
+	rc = cuda_bar_map_way(way, device->bar.state, chunk, address, reason);
 	if (rc == -ENOTSUP)
 		rc = -EINVAL; /* this chunk only: other chunks of the device are mapped by the same
 				 way */
 	if (rc < 0 && rc != -ENOSPC && rc != -ENOMEM)
 		log_warn("%s: %s does not map a chunk of %llu MiB: %s", base->device->label,
-			 way->name, (unsigned long long)base->bytes >> 20, why);
+			 way->name, (unsigned long long)base->bytes >> 20, reason);
 	return rc;
 }
 
@@ -199,7 +199,7 @@ uint32_t cuda_bar_cost(struct device *base)
 	return cuda_bar_vulkan.cost;
 }
 
-const char *cuda_bar_name(struct device *base, const char **why)
+const char *cuda_bar_name(struct device *base, const char **reason)
 {
 	struct cuda_device *device = cuda_device(base);
 	struct bar_state *bar = &device->bar;
@@ -209,9 +209,9 @@ const char *cuda_bar_name(struct device *base, const char **why)
 
 		if (way)
 			return way->name;
-		*why = bar->reason;
+		*reason = bar->reason;
 		return "none";
 	}
-	*why = "not probed yet";
-	return device->cuda->bar == BAR_AUTO ? "auto" : ways[device->cuda->bar]->name;
+	*reason = "not probed yet";
+	return device->cuda->bar == BAR_AUTO ? "auto" : bar_ways[device->cuda->bar]->name;
 }

@@ -30,16 +30,16 @@ void cuda_bar_close(struct cuda_device *device);
 /* Closes the way until the next mapping; the choice stays. No mapping is left; lock is held. */
 void cuda_bar_idle_release(struct cuda_device *device);
 
-const char *cuda_bar_name(struct device *device, const char **why);
+const char *cuda_bar_name(struct device *device, const char **reason);
 int cuda_bar_map(struct chunk *chunk, void **address);
 void cuda_bar_unmap(struct chunk *chunk, void *address);
 uint32_t cuda_bar_cost(struct device *device);
 
 /* For a way that is not chosen yet; way->unmap undoes it. */
 int cuda_bar_map_way(const struct bar_way *way, void *state, struct cuda_chunk *chunk,
-		     void **address, char *why);
+		     void **address, char *reason);
 
-/* bar_test.c: whether the way maps this device's memory correctly. 0, or -errno and why. */
-int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *state, char *why);
+/* bar_test.c: whether the way maps this device's memory correctly. 0, or -errno and a reason. */
+int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *state, char *reason);
 
 #endif

@@ -14,7 +14,7 @@
 /* Estimated: half of Vulkan's cost, for the export and the page tables of the mapping. */
 #define COST_NS_PER_MIB 5000
 
-static int dmabuf_open(const struct bar_device *device, void **state, char *why)
+static int dmabuf_open(const struct bar_device *device, void **state, char *reason)
 {
 	const struct cuda_driver *cu = device->cu;
 	int supported = 0;
@@ -23,7 +23,7 @@ static int dmabuf_open(const struct bar_device *device, void **state, char *why)
 	    cu->cuDeviceGetAttribute(&supported, GM_CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
 				     device->handle) != GM_CUDA_SUCCESS ||
 	    !supported) {
-		snprintf(why, BAR_REASON_MAX, "the driver does not export dma-bufs");
+		snprintf(reason, BAR_REASON_MAX, "the driver does not export dma-bufs");
 		return -ENOTSUP;
 	}
 	*state = (void *)device;
@@ -50,7 +50,7 @@ static void *fd_map(int fd, uint64_t bytes, void *at)
 }
 
 static int dmabuf_map(void *state, const struct bar_source *source, void *at, void **address,
-		      void **mapping, char *why)
+		      void **mapping, char *reason)
 {
 	const struct bar_device *device = state;
 	AUTO_CLOSE int fd = -1;
@@ -60,7 +60,7 @@ static int dmabuf_map(void *state, const struct bar_source *source, void *at, vo
 	    &exported, source->address, source->bytes, GM_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 	if (result != GM_CUDA_SUCCESS) {
 		char name[DRIVER_ERROR_NAME_MAX];
-		snprintf(why, BAR_REASON_MAX, "dma-buf export: %s",
+		snprintf(reason, BAR_REASON_MAX, "dma-buf export: %s",
 			 driver_error_name(device->cu, result, name));
 		return driver_error(result).error;
 	}
@@ -69,7 +69,7 @@ static int dmabuf_map(void *state, const struct bar_source *source, void *at, vo
 	if (mapped == MAP_FAILED) {
 		int error = errno;
 		/* 524 is the kernel's ENOTSUPP, which user space has no name for. */
-		snprintf(why, BAR_REASON_MAX, "mmap of a dma-buf: errno %d%s", error,
+		snprintf(reason, BAR_REASON_MAX, "mmap of a dma-buf: errno %d%s", error,
 			 error == 524 ? " (the driver is older than CUDA 13.3)" : "");
 		return error == ENOMEM || error == ENOSPC ? -error : -ENOTSUP;
 	}

@@ -41,15 +41,15 @@ struct bar_way {
 	/* A mapping is at bar_source.address, and unmapped with that address. For clients only. */
 	bool at_gpu_address;
 	/* Makes the way's state for a device, valid until close. 0, or -errno with the missing
-	 * thing in why (BAR_REASON_MAX bytes). Called once per device, and again after close. */
-	int (*open)(const struct bar_device *device, void **state, char *why);
+	 * thing in reason (BAR_REASON_MAX bytes). Called once per device, and again after close. */
+	int (*open)(const struct bar_device *device, void **state, char *reason);
 	void (*close)(void *state);
 	/* Maps the whole source. at: the address to map at, replacing an earlier mapping, if the
 	 * way can choose (otherwise ignored); NULL: any address. *mapping is for unmap. Any thread.
-	 * -ENOSPC: no room left in the BAR; or another -errno, with the reason in why: then no new
+	 * -ENOSPC: no room left in the BAR; or another -errno, and a reason: then no new
 	 * mapping exists, and the earlier mapping at that address may be gone. */
 	int (*map)(void *state, const struct bar_source *source, void *at, void **address,
-		   void **mapping, char *why);
+		   void **mapping, char *reason);
 	/* address: from map. Leaves the address unmapped. */
 	void (*unmap)(void *state, void *address, uint64_t bytes, void *mapping);
 };
