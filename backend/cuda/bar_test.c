@@ -15,9 +15,9 @@
 #define BLOCK_BYTES 4096
 
 /* Both ends, a boundary of the GPU's pages (64 KiB) in the middle, and unaligned starts. */
-static const uint64_t blocks[] = {0, 65536 - 100, TEST_BYTES / 2 - 2048, TEST_BYTES - 65536 + 13,
-				  TEST_BYTES - BLOCK_BYTES};
-#define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))
+static const uint64_t test_blocks[] = {0, 65536 - 100, TEST_BYTES / 2 - 2048,
+				       TEST_BYTES - 65536 + 13, TEST_BYTES - BLOCK_BYTES};
+#define BLOCKS (sizeof(test_blocks) / sizeof(test_blocks[0]))
 
 struct test {
 	struct copier *copier;
@@ -46,43 +46,44 @@ static int dma_read(struct test *test, uint64_t offset, void *block)
 	return rc < 0 ? rc : waited;
 }
 
-static int block_compare(const uint8_t *wanted, const uint8_t *seen, uint64_t offset,
-			 const char *direction, char *why)
+static int block_compare(const uint8_t *pattern, const uint8_t *content, uint64_t offset,
+			 const char *direction, char *reason)
 {
-	if (memcmp(wanted, seen, BLOCK_BYTES) == 0)
+	if (memcmp(pattern, content, BLOCK_BYTES) == 0)
 		return 0;
-	snprintf(why, BAR_REASON_MAX, "self-test: bytes %s at offset %llu are not those written",
+	snprintf(reason, BAR_REASON_MAX, "self-test: bytes %s at offset %llu are not those written",
 		 direction, (unsigned long long)offset);
 	return -EILSEQ;
 }
 
-static int test_round(struct test *test, unsigned round, char *why)
+static int test_round(struct test *test, unsigned round, char *reason)
 {
-	uint8_t wanted[BLOCK_BYTES], seen[BLOCK_BYTES];
+	uint8_t pattern[BLOCK_BYTES], content[BLOCK_BYTES];
 	int rc = 0;
 
 	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
-		block_fill(wanted, blocks[i], 2 * round);
-		rc = dma_write(test, blocks[i], wanted);
+		block_fill(pattern, test_blocks[i], 2 * round);
+		rc = dma_write(test, test_blocks[i], pattern);
 		if (rc < 0)
 			break;
-		stream_load(seen, test->mapping + blocks[i], BLOCK_BYTES);
-		rc = block_compare(wanted, seen, blocks[i], "read through the mapping", why);
+		stream_load(content, test->mapping + test_blocks[i], BLOCK_BYTES);
+		rc = block_compare(pattern, content, test_blocks[i], "read through the mapping",
+				   reason);
 	}
 	for (unsigned i = 0; i < BLOCKS && rc == 0; i++) {
-		block_fill(wanted, blocks[i], 2 * round + 1);
-		stream_store(test->mapping + blocks[i], wanted, BLOCK_BYTES);
+		block_fill(pattern, test_blocks[i], 2 * round + 1);
+		stream_store(test->mapping + test_blocks[i], pattern, BLOCK_BYTES);
 		stream_fence();
-		rc = dma_read(test, blocks[i], seen);
+		rc = dma_read(test, test_blocks[i], content);
 		if (rc == 0)
-			rc = block_compare(wanted, seen, blocks[i], "written through the mapping",
-					   why);
+			rc = block_compare(pattern, content, test_blocks[i],
+					   "written through the mapping", reason);
 	}
 	return rc;
 }
 
 static int test_mapped(struct cuda_device *device, const struct bar_way *way, void *state,
-		       struct test *test, char *why)
+		       struct test *test, char *reason)
 {
 	struct cuda_chunk *chunk = cuda_chunk(test->chunk);
 	void *address;
@@ -90,18 +91,18 @@ static int test_mapped(struct cuda_device *device, const struct bar_way *way, vo
 	int rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
-	rc = cuda_bar_map_way(way, state, chunk, &address, why);
+	rc = cuda_bar_map_way(way, state, chunk, &address, reason);
 	if (rc < 0) /* even for lack of room: without room for 2 MiB no chunk can be mapped */
 		return -ENOTSUP;
 	test->mapping = address;
 	for (unsigned round = 0; round < 2 && rc == 0; round++)
-		rc = test_round(test, round, why);
+		rc = test_round(test, round, reason);
 	way->unmap(state, address, chunk->base.bytes, chunk->mapping);
 	chunk->mapping = NULL;
 	return rc;
 }
 
-int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *state, char *why)
+int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *state, char *reason)
 {
 	struct test test;
 
@@ -110,7 +111,7 @@ int cuda_bar_test(struct cuda_device *device, const struct bar_way *way, void *s
 		return rc;
 	rc = cuda_copier_new(&device->cuda->base, &test.copier);
 	if (rc == 0) {
-		rc = test_mapped(device, way, state, &test, why);
+		rc = test_mapped(device, way, state, &test, reason);
 		cuda_copier_free(test.copier);
 	}
 	cuda_chunk_free(test.chunk);
