@@ -22,7 +22,7 @@ struct gdr_library {
 
 #define GDR_ROW(need, field, symbol, type, arguments)                                              \
 	{#symbol, offsetof(struct gdr_library, field), need},
-static const struct driver_symbol symbols[] = {GDR_FUNCTIONS(GDR_ROW)};
+static const struct driver_symbol gdr_symbols[] = {GDR_FUNCTIONS(GDR_ROW)};
 
 struct gdr_state {
 	struct gdr_library api;
@@ -37,24 +37,25 @@ struct gdr_mapping {
 	size_t bytes;
 };
 
-static int gdrcopy_open(const struct bar_device *device, void **state, char *why)
+static int gdrcopy_open(const struct bar_device *device, void **state, char *reason)
 {
 	(void)device;
-	AUTO_FREE struct gdr_state *made = calloc(1, sizeof(*made));
-	if (!made)
+	AUTO_FREE struct gdr_state *new_state = calloc(1, sizeof(*new_state));
+	if (!new_state)
 		return -ENOMEM;
-	int rc = driver_load("libgdrapi.so.2", symbols, sizeof(symbols) / sizeof(symbols[0]),
-			     &made->api, why, BAR_REASON_MAX, &made->api.library);
+	int rc =
+	    driver_load("libgdrapi.so.2", gdr_symbols, sizeof(gdr_symbols) / sizeof(gdr_symbols[0]),
+			&new_state->api, reason, BAR_REASON_MAX, &new_state->api.library);
 	if (rc < 0)
 		return rc;
-	made->gdr = made->api.gdr_open();
-	if (!made->gdr) {
-		snprintf(why, BAR_REASON_MAX, "gdr_open fails: is the module gdrdrv loaded?");
+	new_state->gdr = new_state->api.gdr_open();
+	if (!new_state->gdr) {
+		snprintf(reason, BAR_REASON_MAX, "gdr_open fails: is the module gdrdrv loaded?");
 		return -ENODEV;
 	}
-	pthread_mutex_init(&made->lock, NULL);
-	*state = made;
-	made = NULL;
+	pthread_mutex_init(&new_state->lock, NULL);
+	*state = new_state;
+	new_state = NULL;
 	return 0;
 }
 
@@ -67,22 +68,22 @@ static void gdrcopy_close(void *arg)
 	free(state);
 }
 
-/* Under the lock. 0, or a positive errno with the failed call in *what. */
+/* Under the lock. 0, or a positive errno with the failed call in *call. */
 static int gdr_mapping_make(struct gdr_state *state, const struct bar_source *source,
-			    struct gdr_mapping *mapping, void **address, const char **what)
+			    struct gdr_mapping *mapping, void **address, const char **call)
 {
 	const struct gdr_library *api = &state->api;
 
-	*what = "gdr_pin_buffer";
+	*call = "gdr_pin_buffer";
 	int error =
 	    api->gdr_pin_buffer(state->gdr, source->address, source->bytes, 0, 0, &mapping->handle);
 	if (error)
 		return error;
-	*what = "gdr_map";
+	*call = "gdr_map";
 	error = api->gdr_map(state->gdr, mapping->handle, &mapping->base, mapping->bytes);
 	if (error)
 		goto unpin;
-	*what = "gdr_get_info";
+	*call = "gdr_get_info";
 	gm_gdr_info_v2_t info;
 	error = api->gdr_get_info(state->gdr, mapping->handle, &info);
 	if (error)
@@ -97,37 +98,38 @@ unpin:
 }
 
 static int gdrcopy_map(void *arg, const struct bar_source *source, void *at, void **address,
-		       void **mapping, char *why)
+		       void **mapping, char *reason)
 {
 	(void)at; /* the library chooses the address */
 	struct gdr_state *state = arg;
-	AUTO_FREE struct gdr_mapping *made = calloc(1, sizeof(*made));
-	if (!made)
+	AUTO_FREE struct gdr_mapping *new_mapping = calloc(1, sizeof(*new_mapping));
+	if (!new_mapping)
 		return -ENOMEM;
-	made->bytes = source->bytes;
-	const char *what;
+	new_mapping->bytes = source->bytes;
+	const char *call;
 	scoped_lock(&state->lock);
-	int error = gdr_mapping_make(state, source, made, address, &what);
+	int error = gdr_mapping_make(state, source, new_mapping, address, &call);
 	if (error) {
-		snprintf(why, BAR_REASON_MAX, "%s: %s", what, strerror(error));
+		snprintf(reason, BAR_REASON_MAX, "%s: %s", call, strerror(error));
 		return error == ENOMEM ? -ENOSPC : -error;
 	}
-	*mapping = made;
-	made = NULL;
+	*mapping = new_mapping;
+	new_mapping = NULL;
 	return 0;
 }
 
 static void gdrcopy_unmap(void *arg, void *address, uint64_t bytes, void *mapping)
 {
 	struct gdr_state *state = arg;
-	struct gdr_mapping *made = mapping;
+	struct gdr_mapping *gdr_mapping = mapping;
 
 	(void)address;
 	(void)bytes;
 	scoped_lock(&state->lock);
-	state->api.gdr_unmap(state->gdr, made->handle, made->base, made->bytes);
-	state->api.gdr_unpin_buffer(state->gdr, made->handle);
-	free(made);
+	state->api.gdr_unmap(state->gdr, gdr_mapping->handle, gdr_mapping->base,
+			     gdr_mapping->bytes);
+	state->api.gdr_unpin_buffer(state->gdr, gdr_mapping->handle);
+	free(gdr_mapping);
 }
 
 const struct bar_way cuda_bar_gdrcopy = {
