@@ -50,30 +50,30 @@ struct vulkan_state {
 	DEVICE_FUNCTIONS(VULKAN_FIELD)
 };
 
-static int result_describe(char *why, const char *what, VkResult result)
+static int result_describe(char *reason, const char *operation, VkResult result)
 {
-	snprintf(why, BAR_REASON_MAX, "%s: Vulkan error %d", what, (int)result);
+	snprintf(reason, BAR_REASON_MAX, "%s: Vulkan error %d", operation, (int)result);
 	return result == VK_ERROR_OUT_OF_HOST_MEMORY ? -ENOMEM : -ENOTSUP;
 }
 
-static int library_load(struct vulkan_state *vk, char *why)
+static int library_load(struct vulkan_state *vk, char *reason)
 {
 	void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!library) {
-		const char *reason = dlerror();
-		snprintf(why, BAR_REASON_MAX, "%s", reason ? reason : "no libvulkan.so.1");
+		const char *message = dlerror();
+		snprintf(reason, BAR_REASON_MAX, "%s", message ? message : "no libvulkan.so.1");
 		return -ENOTSUP;
 	}
 	void *function = dlsym(library, "vkGetInstanceProcAddr");
 	memcpy(&vk->vkGetInstanceProcAddr, &function, sizeof(function));
 	if (!function) {
-		snprintf(why, BAR_REASON_MAX, "libvulkan.so.1 has no vkGetInstanceProcAddr");
+		snprintf(reason, BAR_REASON_MAX, "libvulkan.so.1 has no vkGetInstanceProcAddr");
 		return -ENOTSUP;
 	}
 	return 0;
 }
 
-static int instance_create(struct vulkan_state *vk, char *why)
+static int instance_create(struct vulkan_state *vk, char *reason)
 {
 	VkApplicationInfo application = {
 	    .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
@@ -90,12 +90,12 @@ static int instance_create(struct vulkan_state *vk, char *why)
 	VkResult result =
 	    create ? create(&info, NULL, &vk->instance) : VK_ERROR_INITIALIZATION_FAILED;
 	if (result != VK_SUCCESS)
-		return result_describe(why, "vkCreateInstance", result);
+		return result_describe(reason, "vkCreateInstance", result);
 
 #define LOAD(name)                                                                                 \
 	vk->name = (PFN_##name)vk->vkGetInstanceProcAddr(vk->instance, #name);                     \
 	if (!vk->name) {                                                                           \
-		snprintf(why, BAR_REASON_MAX, "Vulkan has no " #name);                             \
+		snprintf(reason, BAR_REASON_MAX, "Vulkan has no " #name);                          \
 		return -ENOTSUP;                                                                   \
 	}
 	INSTANCE_FUNCTIONS(LOAD)
@@ -103,14 +103,14 @@ static int instance_create(struct vulkan_state *vk, char *why)
 	return 0;
 }
 
-static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *why)
+static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *reason)
 {
 	VkPhysicalDevice found[PHYSICAL_DEVICES_MAX];
 	uint32_t n = PHYSICAL_DEVICES_MAX;
 
 	VkResult result = vk->vkEnumeratePhysicalDevices(vk->instance, &n, found);
 	if (result != VK_SUCCESS && result != VK_INCOMPLETE)
-		return result_describe(why, "vkEnumeratePhysicalDevices", result);
+		return result_describe(reason, "vkEnumeratePhysicalDevices", result);
 	for (uint32_t i = 0; i < n; i++) {
 		VkPhysicalDeviceIDProperties id = {
 		    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -122,12 +122,12 @@ static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *w
 			return 0;
 		}
 	}
-	snprintf(why, BAR_REASON_MAX, "none of Vulkan's %u devices is this GPU (is its ICD there?)",
-		 n);
+	snprintf(reason, BAR_REASON_MAX,
+		 "none of Vulkan's %u devices is this GPU (is its ICD there?)", n);
 	return -ENOTSUP;
 }
 
-static int memory_type_find(struct vulkan_state *vk, char *why)
+static int memory_type_find(struct vulkan_state *vk, char *reason)
 {
 	VkPhysicalDeviceMemoryProperties memory;
 
@@ -138,7 +138,8 @@ static int memory_type_find(struct vulkan_state *vk, char *why)
 			return 0;
 		}
 	}
-	snprintf(why, BAR_REASON_MAX, "no Vulkan memory type is the device's own and host-visible");
+	snprintf(reason, BAR_REASON_MAX,
+		 "no Vulkan memory type is the device's own and host-visible");
 	return -ENOTSUP;
 }
 
@@ -177,7 +178,7 @@ static bool placing_available(struct vulkan_state *vk)
 	return placed.memoryMapPlaced;
 }
 
-static int device_create(struct vulkan_state *vk, char *why)
+static int device_create(struct vulkan_state *vk, char *reason)
 {
 	static const char *const extensions[] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,
 						 VK_KHR_MAP_MEMORY_2_EXTENSION_NAME,
@@ -205,12 +206,13 @@ static int device_create(struct vulkan_state *vk, char *why)
 	VkResult result = vk->vkCreateDevice(vk->physical, &info, NULL, &vk->device);
 	if (result != VK_SUCCESS)
 		return result_describe(
-		    why, "vkCreateDevice with " VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, result);
+		    reason, "vkCreateDevice with " VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,
+		    result);
 
 #define LOAD(name)                                                                                 \
 	vk->name = (PFN_##name)vk->vkGetDeviceProcAddr(vk->device, #name);                         \
 	if (!vk->name) {                                                                           \
-		snprintf(why, BAR_REASON_MAX, "Vulkan has no " #name);                             \
+		snprintf(reason, BAR_REASON_MAX, "Vulkan has no " #name);                          \
 		return -ENOTSUP;                                                                   \
 	}
 	DEVICE_FUNCTIONS(LOAD)
@@ -233,21 +235,21 @@ static void vulkan_close(void *state)
 	free(vk);
 }
 
-static int vulkan_open(const struct bar_device *device, void **state, char *why)
+static int vulkan_open(const struct bar_device *device, void **state, char *reason)
 {
 	struct vulkan_state *vk = calloc(1, sizeof(*vk));
 	if (!vk)
 		return -ENOMEM;
 	pthread_mutex_init(&vk->lock, NULL);
-	int rc = library_load(vk, why);
+	int rc = library_load(vk, reason);
 	if (rc == 0)
-		rc = instance_create(vk, why);
+		rc = instance_create(vk, reason);
 	if (rc == 0)
-		rc = physical_find(vk, &device->uuid, why);
+		rc = physical_find(vk, &device->uuid, reason);
 	if (rc == 0)
-		rc = memory_type_find(vk, why);
+		rc = memory_type_find(vk, reason);
 	if (rc == 0)
-		rc = device_create(vk, why);
+		rc = device_create(vk, reason);
 	if (rc < 0) {
 		vulkan_close(vk);
 		return rc;
@@ -297,27 +299,27 @@ static VkResult memory_map(struct vulkan_state *vk, VkDeviceMemory memory, void 
 }
 
 static int vulkan_map(void *state, const struct bar_source *source, void *at, void **address,
-		      void **mapping, char *why)
+		      void **mapping, char *reason)
 {
 	struct vulkan_state *vk = state;
 
 	int fd;
 	int rc = source->export(source, &fd);
 	if (rc < 0) {
-		snprintf(why, BAR_REASON_MAX, "export: %s", strerror(-rc));
+		snprintf(reason, BAR_REASON_MAX, "export: %s", strerror(-rc));
 		return rc;
 	}
 	scoped_lock(&vk->lock);
 	VkDeviceMemory memory;
 	VkResult result = memory_import(vk, fd, source->bytes, &memory);
 	if (result != VK_SUCCESS) {
-		rc = result_describe(why, "import", result);
+		rc = result_describe(reason, "import", result);
 		return result == VK_ERROR_OUT_OF_DEVICE_MEMORY ? -ENOSPC : rc;
 	}
 	result = memory_map(vk, memory, at, address);
 	if (result != VK_SUCCESS) {
 		vk->vkFreeMemory(vk->device, memory, NULL);
-		rc = result_describe(why, "vkMapMemory", result);
+		rc = result_describe(reason, "vkMapMemory", result);
 		return result == VK_ERROR_MEMORY_MAP_FAILED ? -ENOSPC : rc;
 	}
 	*mapping = (void *)memory;
