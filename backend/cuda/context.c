@@ -16,9 +16,9 @@ int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call
 	char name[DRIVER_ERROR_NAME_MAX];
 	driver_error_name(&device->cuda->cu, result, name);
 	if (error.fatal) {
-		char what[160];
-		snprintf(what, sizeof(what), "%s: %s", call, name);
-		device_fail(&device->base, what);
+		char cause[160];
+		snprintf(cause, sizeof(cause), "%s: %s", call, name);
+		device_fail(&device->base, cause);
 	} else if (!atomic_load(&device->base.failed)) {
 		log_error("%s: %s: %s", device->base.label, call, name);
 	}
@@ -84,10 +84,10 @@ int cuda_context_use(struct cuda_device *device)
 void cuda_context_for_giving(struct cuda_device *owner)
 {
 	struct cuda *cuda = owner->cuda;
-	gm_CUcontext own = atomic_load(&owner->context);
+	gm_CUcontext own_context = atomic_load(&owner->context);
 
 	cuda->cu.cuCtxSetCurrent(NULL); /* a failed device's context would fail these calls */
-	if (own && cuda->cu.cuCtxSetCurrent(own) == GM_CUDA_SUCCESS &&
+	if (own_context && cuda->cu.cuCtxSetCurrent(own_context) == GM_CUDA_SUCCESS &&
 	    !atomic_load(&owner->base.failed))
 		return;
 	for (unsigned i = 0; i < cuda->base.n_devices; i++) {

@@ -20,18 +20,18 @@ static const struct driver_symbol cuda_symbols[] = {CUDA_FUNCTIONS(CUDA_ROW)};
 static const struct driver_symbol nvml_symbols[] = {NVML_FUNCTIONS(NVML_ROW)};
 
 int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
-		char *why, size_t size, void **library)
+		char *reason, size_t size, void **library)
 {
 	void *handle = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!handle) {
-		const char *reason = dlerror();
-		snprintf(why, size, "%s", reason ? reason : soname);
+		const char *message = dlerror();
+		snprintf(reason, size, "%s", message ? message : soname);
 		return -ENODEV;
 	}
 	for (size_t i = 0; i < n; i++) {
 		void *function = dlsym(handle, symbols[i].name);
 		if (!function && symbols[i].need == REQUIRED) {
-			snprintf(why, size, "%s has no %s: the driver is too old", soname,
+			snprintf(reason, size, "%s has no %s: the driver is too old", soname,
 				 symbols[i].name);
 			dlclose(handle);
 			return -ENODEV;
@@ -47,7 +47,7 @@ int driver_load(const char *soname, const struct driver_symbol *symbols, size_t 
 static struct absence {
 	const char *_Atomic soname;
 	atomic_ullong loads;
-} absences[16];
+} driver_absences[16];
 
 static int loads_get(struct dl_phdr_info *info, size_t bytes, void *loads)
 {
@@ -59,12 +59,12 @@ static int loads_get(struct dl_phdr_info *info, size_t bytes, void *loads)
 /* NULL: the table is full. */
 static struct absence *absence_find(const char *soname)
 {
-	for (unsigned i = 0; i < ROWS(absences); i++) {
+	for (unsigned i = 0; i < ROWS(driver_absences); i++) {
 		const char *free = NULL;
 
-		if (atomic_compare_exchange_strong(&absences[i].soname, &free, soname) ||
+		if (atomic_compare_exchange_strong(&driver_absences[i].soname, &free, soname) ||
 		    strcmp(free, soname) == 0)
-			return &absences[i];
+			return &driver_absences[i];
 	}
 	return NULL;
 }
@@ -86,16 +86,16 @@ bool driver_is_loaded(const char *soname)
 	return library != NULL;
 }
 
-int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size)
+int driver_load_cuda(struct cuda_driver *cu, char *reason, size_t size)
 {
-	return driver_load("libcuda.so.1", cuda_symbols, ROWS(cuda_symbols), cu, why, size,
+	return driver_load("libcuda.so.1", cuda_symbols, ROWS(cuda_symbols), cu, reason, size,
 			   &cu->library);
 }
 
-int driver_load_nvml(struct nvml_driver *nvml, char *why, size_t size)
+int driver_load_nvml(struct nvml_driver *nvml, char *reason, size_t size)
 {
-	return driver_load("libnvidia-ml.so.1", nvml_symbols, ROWS(nvml_symbols), nvml, why, size,
-			   &nvml->library);
+	return driver_load("libnvidia-ml.so.1", nvml_symbols, ROWS(nvml_symbols), nvml, reason,
+			   size, &nvml->library);
 }
 
 struct driver_error driver_error(gm_CUresult result)

@@ -31,16 +31,16 @@ struct driver_symbol {
 	enum { REQUIRED, OPTIONAL } need;
 };
 
-/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing as a line in why (at
- * most size bytes). A library stays loaded: the drivers' threads do not survive unloading. */
+/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing as a line in reason
+ * (at most size bytes). A library stays loaded: the drivers' threads do not survive unloading. */
 int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
-		char *why, size_t size, void **library);
+		char *reason, size_t size, void **library);
 
 /* Whether the program has loaded a library by this name. Loads nothing. */
 bool driver_is_loaded(const char *soname);
 
-int driver_load_cuda(struct cuda_driver *cu, char *why, size_t size);
-int driver_load_nvml(struct nvml_driver *nvml, char *why, size_t size);
+int driver_load_cuda(struct cuda_driver *cu, char *reason, size_t size);
+int driver_load_nvml(struct nvml_driver *nvml, char *reason, size_t size);
 
 /* The meaning of a CUresult. */
 struct driver_error {

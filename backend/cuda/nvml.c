@@ -9,10 +9,10 @@
 
 void nvml_open(struct cuda *cuda)
 {
-	char why[256];
+	char reason[256];
 
-	if (driver_load_nvml(&cuda->nvml, why, sizeof(why)) < 0) {
-		log_info("free GPU memory is read through a CUDA context: %s", why);
+	if (driver_load_nvml(&cuda->nvml, reason, sizeof(reason)) < 0) {
+		log_info("free GPU memory is read through a CUDA context: %s", reason);
 		return;
 	}
 	gm_nvmlReturn_t result = cuda->nvml.nvmlInit();
@@ -77,13 +77,13 @@ unsigned nvml_instances(struct cuda_device *device)
 {
 	const struct nvml_driver *nvml = &device->cuda->nvml;
 	gm_nvmlDevice_t gpu = nvml_gpu(device), instance;
-	unsigned most = 0, n = 0;
+	unsigned max_instances = 0, n = 0;
 
 	if (!gpu || !nvml->nvmlDeviceGetMaxMigDeviceCount ||
 	    !nvml->nvmlDeviceGetMigDeviceHandleByIndex ||
-	    nvml->nvmlDeviceGetMaxMigDeviceCount(gpu, &most) != GM_NVML_SUCCESS)
+	    nvml->nvmlDeviceGetMaxMigDeviceCount(gpu, &max_instances) != GM_NVML_SUCCESS)
 		return 0;
-	for (unsigned i = 0; i < most; i++)
+	for (unsigned i = 0; i < max_instances; i++)
 		n +=
 		    nvml->nvmlDeviceGetMigDeviceHandleByIndex(gpu, i, &instance) == GM_NVML_SUCCESS;
 	return n;
