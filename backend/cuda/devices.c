@@ -115,23 +115,23 @@ static uint64_t device_bar_bytes(struct cuda_device *device)
 /* The device at CUDA's ordinal, which is its name in messages until its number is known. */
 static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device **device)
 {
-	AUTO_FREE struct cuda_device *made = cacheline_calloc(sizeof(*made));
-	if (!made)
+	AUTO_FREE struct cuda_device *new_device = cacheline_calloc(sizeof(*new_device));
+	if (!new_device)
 		return -ENOMEM;
-	made->cuda = cuda;
-	made->base.backend = &cuda->base;
-	snprintf(made->base.label, sizeof(made->base.label), "gpu%u", ordinal);
-	int rc =
-	    cuda_result(made, cuda->cu.cuDeviceGet(&made->handle, (int)ordinal), "cuDeviceGet");
+	new_device->cuda = cuda;
+	new_device->base.backend = &cuda->base;
+	snprintf(new_device->base.label, sizeof(new_device->base.label), "gpu%u", ordinal);
+	int rc = cuda_result(new_device, cuda->cu.cuDeviceGet(&new_device->handle, (int)ordinal),
+			     "cuDeviceGet");
 	if (rc == 0)
-		rc = device_describe(made);
+		rc = device_describe(new_device);
 	if (rc < 0)
 		return rc;
-	made->base.bar_bytes = device_bar_bytes(made);
-	pthread_mutex_init(&made->lock, NULL);
-	cuda_bar_init(made);
-	*device = made;
-	made = NULL;
+	new_device->base.bar_bytes = device_bar_bytes(new_device);
+	pthread_mutex_init(&new_device->lock, NULL);
+	cuda_bar_init(new_device);
+	*device = new_device;
+	new_device = NULL;
 	return 0;
 }
 
@@ -152,14 +152,14 @@ static void devices_count(struct cuda_device **found, unsigned n)
 	unsigned gpus = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct cuda_device *device = found[i], *same = NULL;
+		struct cuda_device *device = found[i], *sibling = NULL;
 
 		for (unsigned k = 0; k < i && device->is_instance; k++)
 			if (found[k]->is_instance &&
 			    strcmp(found[k]->base.pci, device->base.pci) == 0)
-				same = found[k];
-		device->base.index = same ? same->base.index : gpus++;
-		device->instance = same ? same->instance + 1 : 0;
+				sibling = found[k];
+		device->base.index = sibling ? sibling->base.index : gpus++;
+		device->instance = sibling ? sibling->instance + 1 : 0;
 	}
 }
 
@@ -199,10 +199,10 @@ static void device_label(struct cuda_device *device)
 		snprintf(base->label, sizeof(base->label), "gpu%u", base->index);
 }
 
-static int device_compare(const void *one, const void *other)
+static int device_compare(const void *first, const void *second)
 {
-	const struct cuda_device *a = *(struct cuda_device *const *)one;
-	const struct cuda_device *b = *(struct cuda_device *const *)other;
+	const struct cuda_device *a = *(struct cuda_device *const *)first;
+	const struct cuda_device *b = *(struct cuda_device *const *)second;
 
 	if (a->base.index != b->base.index)
 		return a->base.index < b->base.index ? -1 : 1;

@@ -106,10 +106,10 @@ static int read_all(struct cuda_device *device, const struct scratch *scratch,
 	int rc = 0;
 
 	for (uint64_t at = 0; rc == 0 && at < bytes; at += scratch->bytes) {
-		uint64_t left = bytes - at;
+		uint64_t remaining = bytes - at;
 
 		rc = read_piece(device, scratch, chunk->address + at,
-				left < scratch->bytes ? left : scratch->bytes);
+				remaining < scratch->bytes ? remaining : scratch->bytes);
 	}
 	int waited = scratch_test(device, scratch);
 
@@ -164,12 +164,12 @@ static void peers_renew_all(struct cuda_device *device)
 	struct chunk *chunk;
 
 	for (unsigned i = 0; i < backend->n_devices; i++) {
-		struct device *other = backend->devices[i];
+		struct device *peer = backend->devices[i];
 
-		if (other == &device->base || !device->peer[i] || atomic_load(&other->failed))
+		if (peer == &device->base || !device->peer[i] || atomic_load(&peer->failed))
 			continue;
-		scoped_lock(&other->health.lock);
-		DL_FOREACH (other->health.chunks, chunk) {
+		scoped_lock(&peer->health.lock);
+		DL_FOREACH (peer->health.chunks, chunk) {
 			peers_renew(cuda_chunk(chunk));
 		}
 	}
