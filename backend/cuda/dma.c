@@ -46,8 +46,8 @@ static int stream_create(struct dma_stream *stream, struct cuda_device *device)
 	return rc;
 }
 
-/* Orders work enqueued on then from now on after all work enqueued on first so far. */
-static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream first,
+/* Orders work enqueued on second from now on after all work enqueued on first so far. */
+static int stream_after(struct dma_stream *stream, gm_CUstream second, gm_CUstream first,
 			gm_CUevent event)
 {
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
@@ -55,7 +55,7 @@ static int stream_after(struct dma_stream *stream, gm_CUstream then, gm_CUstream
 
 	if (rc < 0)
 		return rc;
-	return dma_result(stream->device, cu->cuStreamWaitEvent(then, event, 0),
+	return dma_result(stream->device, cu->cuStreamWaitEvent(second, event, 0),
 			  "cuStreamWaitEvent");
 }
 
@@ -122,9 +122,9 @@ static void stream_destroy(struct dma_stream *stream)
 	*stream = (struct dma_stream){0};
 }
 
-int dma_order(struct dma_stream *first, struct dma_stream *then)
+int dma_order(struct dma_stream *first, struct dma_stream *second)
 {
-	if (first == then || !first->busy)
+	if (first == second || !first->busy)
 		return 0;
 	int rc = dma_context_use(first->device);
 	if (rc == 0)
@@ -132,14 +132,14 @@ int dma_order(struct dma_stream *first, struct dma_stream *then)
 				first->device->cuda->cu.cuEventRecord(first->event, first->stream),
 				"cuEventRecord");
 	if (rc == 0)
-		rc = dma_context_use(then->device);
+		rc = dma_context_use(second->device);
 	if (rc == 0)
 		rc = dma_result(
-		    then->device,
-		    then->device->cuda->cu.cuStreamWaitEvent(then->stream, first->event, 0),
+		    second->device,
+		    second->device->cuda->cu.cuStreamWaitEvent(second->stream, first->event, 0),
 		    "cuStreamWaitEvent");
 	if (rc == 0)
-		then->busy = true;
+		second->busy = true;
 	return rc;
 }
 
@@ -224,13 +224,13 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 			  "cuMemsetD8Async");
 }
 
-static int copy_on(struct dma_stream *stream, gm_CUstream on, gm_CUdeviceptr to,
+static int copy_on(struct dma_stream *stream, gm_CUstream handle, gm_CUdeviceptr to,
 		   gm_CUdeviceptr from, uint64_t bytes)
 {
 	struct cuda_device *device = stream->device;
 
 	stream->busy = true;
-	return dma_result(device, device->cuda->cu.cuMemcpyDtoDAsync(to, from, bytes, on),
+	return dma_result(device, device->cuda->cu.cuMemcpyDtoDAsync(to, from, bytes, handle),
 			  "cuMemcpyDtoDAsync");
 }
 
@@ -241,19 +241,19 @@ static int copy_direct(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdevice
 }
 
 /* Chooses the stream for a copy within the device. */
-static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
+static int spread_stream(struct dma_stream *stream, gm_CUstream *handle)
 {
 	const struct cuda_driver *cu = &stream->device->cuda->cu;
-	unsigned n = stream->n_spread, which = n % (SPREAD_STREAMS + 1);
+	unsigned n = stream->n_spread, slot = n % (SPREAD_STREAMS + 1);
 
-	*on = stream->stream;
+	*handle = stream->stream;
 	if (n == 0)
-		return dma_result(stream->device, cu->cuEventRecord(stream->forked, *on),
+		return dma_result(stream->device, cu->cuEventRecord(stream->forked, *handle),
 				  "cuEventRecord");
-	if (which == 0)
+	if (slot == 0)
 		return 0;
-	gm_CUstream *spread = &stream->spread[which - 1];
-	gm_CUevent *joined = &stream->joined[which - 1];
+	gm_CUstream *spread = &stream->spread[slot - 1];
+	gm_CUevent *joined = &stream->joined[slot - 1];
 	int rc = 0;
 	if (!*joined)
 		rc = dma_result(stream->device,
@@ -266,33 +266,33 @@ static int spread_stream(struct dma_stream *stream, gm_CUstream *on)
 	if (rc == 0 && n <= SPREAD_STREAMS)
 		rc = dma_result(stream->device, cu->cuStreamWaitEvent(*spread, stream->forked, 0),
 				"cuStreamWaitEvent");
-	*on = *spread;
+	*handle = *spread;
 	return rc;
 }
 
 static int copy_spread(struct dma_stream *stream, gm_CUdeviceptr to, gm_CUdeviceptr from,
 		       uint64_t bytes)
 {
-	gm_CUstream on;
-	int rc = spread_stream(stream, &on);
+	gm_CUstream handle;
+	int rc = spread_stream(stream, &handle);
 
 	if (rc < 0)
 		return rc;
 	stream->n_spread++;
-	return copy_on(stream, on, to, from, bytes);
+	return copy_on(stream, handle, to, from, bytes);
 }
 
-/* On either device's stream, ordered with the work enqueued on the other. */
-static int copy_between(struct dma_stream *on, struct dma_stream *other, gm_CUdeviceptr to,
+/* A copy on stream, the stream of either device, ordered with the work enqueued on both. */
+static int copy_between(struct dma_stream *stream, struct dma_stream *peer, gm_CUdeviceptr to,
 			gm_CUdeviceptr from, uint64_t bytes)
 {
-	int rc = dma_order(other, on);
+	int rc = dma_order(peer, stream);
 	if (rc == 0)
-		rc = dma_context_use(on->device);
+		rc = dma_context_use(stream->device);
 	if (rc == 0)
-		rc = copy_direct(on, to, from, bytes);
+		rc = copy_direct(stream, to, from, bytes);
 	if (rc == 0)
-		rc = dma_order(on, other);
+		rc = dma_order(stream, peer);
 	return rc;
 }
 
@@ -457,14 +457,14 @@ int cuda_wait(struct copier *base)
 int cuda_copier_new(struct backend *backend, struct copier **copier)
 {
 	struct copiers *copiers = &cuda_of(backend)->copiers;
-	struct cuda_copier *made = cacheline_calloc(sizeof(*made));
-	if (!made)
+	struct cuda_copier *new_copier = cacheline_calloc(sizeof(*new_copier));
+	if (!new_copier)
 		return -ENOMEM;
-	made->base.backend = backend;
-	pthread_mutex_init(&made->lock, NULL);
+	new_copier->base.backend = backend;
+	pthread_mutex_init(&new_copier->lock, NULL);
 	scoped_lock(&copiers->lock);
-	DL_APPEND(copiers->list, made);
-	*copier = &made->base;
+	DL_APPEND(copiers->list, new_copier);
+	*copier = &new_copier->base;
 	return 0;
 }
 

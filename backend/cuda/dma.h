@@ -94,8 +94,8 @@ int dma_leave(struct cuda_copier *copier, struct cuda_device *device);
  * thread. */
 int dma_stream_use(struct cuda_copier *copier, struct cuda_device *device,
 		   struct dma_stream **stream);
-/* Orders work enqueued on then from now on after all work enqueued on first so far. */
-int dma_order(struct dma_stream *first, struct dma_stream *then);
+/* Orders work enqueued on second from now on after all work enqueued on first so far. */
+int dma_order(struct dma_stream *first, struct dma_stream *second);
 
 /* dma_stage.c: copies with host memory that is not pinned. On return the host memory may be
  * changed. */

@@ -137,25 +137,25 @@ void dma_unpin_all(struct cuda_copier *copier)
 /* pins->making and the device are held; the device's context is current. */
 static int pin_for_all(struct pins *pins, struct cuda_device *device, void *host, size_t bytes)
 {
-	struct dma_pin *pin = pin_with(pins->list, host, bytes), *made = NULL;
+	struct dma_pin *pin = pin_with(pins->list, host, bytes), *new_pin = NULL;
 
 	if (pin && pin->device)
 		return 0;
 	if (!pin) /* otherwise the registration was lost with the earlier context */
-		pin = made = calloc(1, sizeof(*pin));
+		pin = new_pin = calloc(1, sizeof(*pin));
 	if (!pin)
 		return -ENOMEM;
-	if (made)
-		*made = (struct dma_pin){.base = host, .bytes = bytes};
+	if (new_pin)
+		*new_pin = (struct dma_pin){.base = host, .bytes = bytes};
 	if (memory_register(device, pin->base, pin->bytes) != GM_CUDA_SUCCESS) {
-		free(made);
+		free(new_pin);
 		return -ENOMEM;
 	}
 	pthread_rwlock_wrlock(&pins->lock);
 	pin->device = device;
-	if (made) {
-		made->next = pins->list;
-		pins->list = made;
+	if (new_pin) {
+		new_pin->next = pins->list;
+		pins->list = new_pin;
 	}
 	pthread_rwlock_unlock(&pins->lock);
 	return 0;
