@@ -27,12 +27,12 @@ void va_destroy(struct va *va)
 }
 
 /* The first unit at or after from that is allocated (or free); va->units if there is none. */
-static uint64_t va_find(const struct va *va, uint64_t from, bool taken)
+static uint64_t va_find(const struct va *va, uint64_t from, bool allocated)
 {
 	uint64_t unit = from;
 	while (unit < va->units) {
 		uint64_t word = va->words[unit / 64];
-		uint64_t rest = (taken ? word : ~word) >> (unit % 64);
+		uint64_t rest = (allocated ? word : ~word) >> (unit % 64);
 		if (rest) {
 			unit += (uint64_t)__builtin_ctzll(rest);
 			return unit < va->units ? unit : va->units;
@@ -42,18 +42,18 @@ static uint64_t va_find(const struct va *va, uint64_t from, bool taken)
 	return va->units;
 }
 
-static void va_mark(struct va *va, uint64_t first, uint64_t units, bool taken)
+static void va_mark(struct va *va, uint64_t first, uint64_t units, bool allocated)
 {
 	for (uint64_t unit = first; unit < first + units;) {
 		uint64_t bit = unit % 64;
-		uint64_t here = 64 - bit;
-		if (here > first + units - unit)
-			here = first + units - unit;
-		uint64_t mask = (here == 64 ? UINT64_MAX : (1ULL << here) - 1) << bit;
+		uint64_t n_bits = 64 - bit;
+		if (n_bits > first + units - unit)
+			n_bits = first + units - unit;
+		uint64_t mask = (n_bits == 64 ? UINT64_MAX : (1ULL << n_bits) - 1) << bit;
 		uint64_t *word = &va->words[unit / 64];
-		assert((*word & mask) == (taken ? 0 : mask));
-		*word = taken ? *word | mask : *word & ~mask;
-		unit += here;
+		assert((*word & mask) == (allocated ? 0 : mask));
+		*word = allocated ? *word | mask : *word & ~mask;
+		unit += n_bits;
 	}
 }
 

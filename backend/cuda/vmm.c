@@ -168,7 +168,7 @@ static int memory_import(struct cuda_device *device, int fd,
 
 static int chunk_reimport(struct cuda_device *device, struct cuda_chunk *chunk)
 {
-	gm_CUmemGenericAllocationHandle handle, before = chunk->handle;
+	gm_CUmemGenericAllocationHandle handle, old_handle = chunk->handle;
 	int fd = atomic_load(&chunk->exported);
 	int rc = fd < 0 ? -ENOENT : memory_import(device, fd, &handle);
 
@@ -177,8 +177,8 @@ static int chunk_reimport(struct cuda_device *device, struct cuda_chunk *chunk)
 	chunk->handle = handle;
 	rc = chunk_map(device, chunk);
 	if (rc < 0)
-		chunk->handle = before;
-	device->cuda->cu.cuMemRelease(rc < 0 ? handle : before);
+		chunk->handle = old_handle;
+	device->cuda->cu.cuMemRelease(rc < 0 ? handle : old_handle);
 	return rc;
 }
 
@@ -201,24 +201,24 @@ static int chunk_make(struct cuda_device *device, enum memory_place place, uint6
 	int rc = cuda_context_use(device);
 	if (rc < 0)
 		return rc;
-	AUTO_FREE struct cuda_chunk *made = calloc(1, sizeof(*made));
-	if (!made)
+	AUTO_FREE struct cuda_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
+	if (!new_chunk)
 		return -ENOMEM;
-	made->base.device = &device->base;
-	made->base.bytes = bytes;
-	made->base.place = place;
-	atomic_init(&made->exported, fd);
-	rc = fd == FRESH ? memory_create(device, place, bytes, &made->handle)
-			 : memory_import(device, fd, &made->handle);
+	new_chunk->base.device = &device->base;
+	new_chunk->base.bytes = bytes;
+	new_chunk->base.place = place;
+	atomic_init(&new_chunk->exported, fd);
+	rc = fd == FRESH ? memory_create(device, place, bytes, &new_chunk->handle)
+			 : memory_import(device, fd, &new_chunk->handle);
 	if (rc < 0)
 		return rc;
-	rc = chunk_map(device, made);
+	rc = chunk_map(device, new_chunk);
 	if (rc < 0) {
-		device->cuda->cu.cuMemRelease(made->handle);
+		device->cuda->cu.cuMemRelease(new_chunk->handle);
 		return rc;
 	}
-	*chunk = &made->base;
-	made = NULL;
+	*chunk = &new_chunk->base;
+	new_chunk = NULL;
 	return 0;
 }
 
@@ -291,25 +291,25 @@ static int export_new(struct cuda_device *device, struct cuda_chunk *chunk, int 
 	return 0;
 }
 
-static int descriptor_duplicate(int kept, int *fd)
+static int descriptor_duplicate(int source, int *fd)
 {
-	int duplicated = fcntl(kept, F_DUPFD_CLOEXEC, 0);
+	int duplicate = fcntl(source, F_DUPFD_CLOEXEC, 0);
 
-	if (duplicated < 0)
+	if (duplicate < 0)
 		return -errno;
-	*fd = duplicated;
+	*fd = duplicate;
 	return 0;
 }
 
 static bool export_keep(struct cuda_device *device, struct cuda_chunk *chunk, int fd)
 {
-	atomic_uint *kept = &device->cuda->exports_kept;
-	int none = -1;
+	atomic_uint *n_exports = &device->cuda->exports_kept;
+	int expected = -1;
 
-	if (atomic_fetch_add(kept, 1) < EXPORTS_KEPT_MAX &&
-	    atomic_compare_exchange_strong(&chunk->exported, &none, fd))
+	if (atomic_fetch_add(n_exports, 1) < EXPORTS_KEPT_MAX &&
+	    atomic_compare_exchange_strong(&chunk->exported, &expected, fd))
 		return true;
-	atomic_fetch_sub(kept, 1);
+	atomic_fetch_sub(n_exports, 1);
 	return false;
 }
 
