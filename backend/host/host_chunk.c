@@ -82,55 +82,55 @@ int host_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 		   struct chunk **chunk)
 {
 	struct host_device *simulated = host_device(device);
-	struct host_chunk *made = calloc(1, sizeof(*made));
+	struct host_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
 
-	if (!made)
+	if (!new_chunk)
 		return -ENOMEM;
 	int rc = count_bytes(simulated, place, bytes);
 	if (rc < 0) {
-		free(made);
+		free(new_chunk);
 		return rc;
 	}
-	rc = make_memfd(made, bytes);
+	rc = make_memfd(new_chunk, bytes);
 	if (rc < 0) {
 		log_no_memfd(simulated, bytes, rc);
 		uncount_bytes(simulated, place, bytes);
-		free(made);
+		free(new_chunk);
 		return rc;
 	}
-	made->chunk.device = device;
-	made->chunk.bytes = bytes;
-	made->chunk.place = place;
-	*chunk = &made->chunk;
+	new_chunk->chunk.device = device;
+	new_chunk->chunk.bytes = bytes;
+	new_chunk->chunk.place = place;
+	*chunk = &new_chunk->chunk;
 	return 0;
 }
 
 int host_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk)
 {
-	struct host_chunk *made = calloc(1, sizeof(*made));
+	struct host_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
 	struct stat st;
 
-	if (!made)
+	if (!new_chunk)
 		return -ENOMEM;
-	made->fd = fd;
+	new_chunk->fd = fd;
 	/* A shorter memfd would kill this process at the first access past its end. */
-	int rc =
-	    fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL : map_memfd(made, bytes);
+	int rc = fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes ? -EINVAL
+								     : map_memfd(new_chunk, bytes);
 
 	if (rc < 0) {
 		log_error("%s: not a memfd of %llu bytes: %s", device->label,
 			  (unsigned long long)bytes, strerror(-rc));
-		free(made);
+		free(new_chunk);
 		return rc;
 	}
 	/* The memory exists already, even if the limit is lower now. */
 	if (place == PLACE_GPU)
 		atomic_fetch_add(&host_device(device)->used, bytes);
-	made->chunk.device = device;
-	made->chunk.bytes = bytes;
-	made->chunk.place = place;
-	*chunk = &made->chunk;
+	new_chunk->chunk.device = device;
+	new_chunk->chunk.bytes = bytes;
+	new_chunk->chunk.place = place;
+	*chunk = &new_chunk->chunk;
 	return 0;
 }
 

@@ -11,12 +11,12 @@
 
 int host_copier_new(struct backend *backend, struct copier **copier)
 {
-	struct copier *made = cacheline_calloc(sizeof(*made));
+	struct copier *new_copier = cacheline_calloc(sizeof(*new_copier));
 
 	(void)backend;
-	if (!made)
+	if (!new_copier)
 		return -ENOMEM;
-	*copier = made;
+	*copier = new_copier;
 	return 0;
 }
 
