@@ -44,7 +44,7 @@ static int root_store(int root, int object)
 int bounded_new(const char *huge)
 {
 	AUTO_CLOSE int root = tmpfs_new(SYSTEM_UNLIMITED, huge);
-	int object = -1, again = -1;
+	int object = -1, probe = -1;
 
 	if (root < 0) {
 		errno = -root;
@@ -53,9 +53,9 @@ int bounded_new(const char *huge)
 	object = tmpfs_object(root);
 	/* Opening by handle needs a capability that the calls before do not need. */
 	if (object >= 0 && root_store(root, object) == 0)
-		again = root_open(object);
-	if (again >= 0) {
-		close(again);
+		probe = root_open(object);
+	if (probe >= 0) {
+		close(probe);
 		return object;
 	}
 

@@ -40,7 +40,8 @@ struct system_memory {
 	atomic_bool said_no_fds, said_no_huge;
 	atomic_bool no_own;	  /* objects cannot have a tmpfs of their own; logged */
 	pthread_mutex_t lock;	  /* the mounts and their sizes, and limits of objects */
-	uint64_t own, own_shared; /* charges of objects with their own tmpfs; in bounds already */
+	uint64_t own_bytes;	  /* charges of objects with their own tmpfs */
+	uint64_t own_shared;	  /* of own_bytes: in bounds already */
 	int mounts[SYSTEM_KINDS]; /* -1: not made; small -1: memfds */
 	uint64_t bounds[SYSTEM_KINDS];
 	atomic_bool has_huge; /* the mount for huge pages may have objects */
@@ -52,12 +53,12 @@ static void mounts_share_limit(struct system_memory *memory)
 {
 	bool has_huge = memory->mounts[SYSTEM_PAGES_HUGE] >= 0 && atomic_load(&memory->has_huge);
 
-	if (!has_huge && !memory->own && !memory->own_shared)
+	if (!has_huge && !memory->own_bytes && !memory->own_shared)
 		return;
-	memory->own_shared = memory->own;
+	memory->own_shared = memory->own_bytes;
 	for (int kind = 0; kind < SYSTEM_KINDS && memory->mounts[kind] >= 0; kind++) {
-		uint64_t other = tmpfs_used(memory->mounts[!kind]) + memory->own;
-		uint64_t bound = memory->bytes > other ? memory->bytes - other : 0;
+		uint64_t other_bytes = tmpfs_used(memory->mounts[!kind]) + memory->own_bytes;
+		uint64_t bound = memory->bytes > other_bytes ? memory->bytes - other_bytes : 0;
 
 		if (bound < BYTES_MIN)
 			bound = BYTES_MIN;
@@ -70,21 +71,21 @@ static void mounts_share_limit(struct system_memory *memory)
 
 int system_memory_open(uint64_t bytes, struct system_memory **memory)
 {
-	struct system_memory *made = calloc(1, sizeof(*made));
+	struct system_memory *new_memory = calloc(1, sizeof(*new_memory));
 
-	if (!made)
+	if (!new_memory)
 		return -ENOMEM;
 	descriptors_raise();
-	pthread_mutex_init(&made->lock, NULL);
-	made->bytes = bytes < BYTES_MIN ? BYTES_MIN : bytes;
-	made->bounds[SYSTEM_PAGES_SMALL] = made->bytes;
-	made->mounts[SYSTEM_PAGES_HUGE] = -1;
-	made->mounts[SYSTEM_PAGES_SMALL] = tmpfs_new(made->bytes, "advise");
-	if (made->mounts[SYSTEM_PAGES_SMALL] < 0)
+	pthread_mutex_init(&new_memory->lock, NULL);
+	new_memory->bytes = bytes < BYTES_MIN ? BYTES_MIN : bytes;
+	new_memory->bounds[SYSTEM_PAGES_SMALL] = new_memory->bytes;
+	new_memory->mounts[SYSTEM_PAGES_HUGE] = -1;
+	new_memory->mounts[SYSTEM_PAGES_SMALL] = tmpfs_new(new_memory->bytes, "advise");
+	if (new_memory->mounts[SYSTEM_PAGES_SMALL] < 0)
 		log_info("host: no tmpfs of its own (%s): plain memfds, whose mappings can pass "
 			 "host_size",
-			 strerror(-made->mounts[SYSTEM_PAGES_SMALL]));
-	*memory = made;
+			 strerror(-new_memory->mounts[SYSTEM_PAGES_SMALL]));
+	*memory = new_memory;
 	return 0;
 }
 
@@ -166,14 +167,14 @@ bool system_has_own_tmpfs(const struct system_memory *memory)
 /* -1 if objects cannot have a tmpfs of their own, and for good; else as open(2). */
 static int object_new_own(struct system_memory *memory, enum system_pages pages)
 {
-	int made = bounded_new(pages == SYSTEM_PAGES_HUGE ? "always" : "advise");
+	int fd = bounded_new(pages == SYSTEM_PAGES_HUGE ? "always" : "advise");
 	bool transient = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSPC;
 
-	if (made < 0 && !transient && !atomic_exchange(&memory->no_own, true))
+	if (fd < 0 && !transient && !atomic_exchange(&memory->no_own, true))
 		log_info("host: no tmpfs for a single file (%s): a process with a lease can pass "
 			 "a quota until the next check",
 			 strerror(errno));
-	return made;
+	return fd;
 }
 
 /* As open(2). */
@@ -191,14 +192,14 @@ static int object_new_shared(struct system_memory *memory, enum system_pages pag
 int system_object_new(struct system_memory *memory, enum system_pages pages,
 		      enum system_tmpfs tmpfs, int *fd)
 {
-	bool own = tmpfs == SYSTEM_TMPFS_OWN && system_has_own_tmpfs(memory);
-	int made = own ? object_new_own(memory, pages) : -1;
+	bool use_own = tmpfs == SYSTEM_TMPFS_OWN && system_has_own_tmpfs(memory);
+	int new_fd = use_own ? object_new_own(memory, pages) : -1;
 
-	if (made < 0 && (!own || !system_has_own_tmpfs(memory)))
-		made = object_new_shared(memory, pages);
-	made = descriptor_unreserved(DESCRIPTOR_MEMORY, made);
-	if (made >= 0) {
-		*fd = made;
+	if (new_fd < 0 && (!use_own || !system_has_own_tmpfs(memory)))
+		new_fd = object_new_shared(memory, pages);
+	new_fd = descriptor_unreserved(DESCRIPTOR_MEMORY, new_fd);
+	if (new_fd >= 0) {
+		*fd = new_fd;
 		return 0;
 	}
 
@@ -264,10 +265,11 @@ static uint64_t mounts_used(const struct system_memory *memory)
 /* lock held. */
 static void account_own_add(struct system_memory *memory, int64_t bytes)
 {
-	memory->own += (uint64_t)bytes;
+	memory->own_bytes += (uint64_t)bytes;
 
-	uint64_t drift = memory->own > memory->own_shared ? memory->own - memory->own_shared
-							  : memory->own_shared - memory->own;
+	uint64_t drift = memory->own_bytes > memory->own_shared
+			     ? memory->own_bytes - memory->own_shared
+			     : memory->own_shared - memory->own_bytes;
 
 	if (drift > memory->bytes / DRIFT_SHARE)
 		mounts_share_limit(memory);
@@ -276,7 +278,7 @@ static void account_own_add(struct system_memory *memory, int64_t bytes)
 static int account_own(struct system_memory *memory, int64_t bytes)
 {
 	scoped_lock(&memory->lock);
-	if (bytes > 0 && memory->own + (uint64_t)bytes + mounts_used(memory) > memory->bytes)
+	if (bytes > 0 && memory->own_bytes + (uint64_t)bytes + mounts_used(memory) > memory->bytes)
 		return -ENOSPC;
 	account_own_add(memory, bytes);
 	return 0;
@@ -319,7 +321,7 @@ int system_usage(struct system_memory *memory, struct system_usage *usage)
 	if (bounded) {
 		scoped_lock(&memory->lock);
 		mounts_share_limit(memory);
-		used = memory->own + mounts_used(memory);
+		used = memory->own_bytes + mounts_used(memory);
 	}
 	*usage = (struct system_usage){
 	    .total = memory->bytes,
