@@ -132,10 +132,10 @@ static struct vulkan_device *device_new(struct vulkan *vulkan, VkPhysicalDevice 
 static bool is_known(const struct found *found, const struct vulkan_device *device)
 {
 	for (unsigned i = 0; i < found->n; i++) {
-		const struct device *other = &found->devices[i]->base;
+		const struct device *known_device = &found->devices[i]->base;
 
-		if (strcmp(other->uuid, device->base.uuid) == 0 ||
-		    (*other->pci && strcmp(other->pci, device->base.pci) == 0))
+		if (strcmp(known_device->uuid, device->base.uuid) == 0 ||
+		    (*known_device->pci && strcmp(known_device->pci, device->base.pci) == 0))
 			return true;
 	}
 	return false;
@@ -150,16 +150,16 @@ static bool is_wanted(const struct vulkan_device *device, enum backend_kind kind
 }
 
 static void device_add(struct vulkan *vulkan, VkPhysicalDevice physical, enum backend_kind kind,
-		       struct found *found, char *why, size_t size)
+		       struct found *found, char *reason, size_t size)
 {
 	struct vulkan_device *device = device_new(vulkan, physical);
 
 	if (!device)
 		return;
-	int rc = vulkan_abilities_find(device, why, size);
+	int rc = vulkan_abilities_find(device, reason, size);
 
 	if (rc < 0 && is_wanted(device, kind) && !device->can.software)
-		log_warn("a GPU is not used: %s", why);
+		log_warn("a GPU is not used: %s", reason);
 	if (rc == 0 && is_wanted(device, kind) && !is_known(found, device))
 		found->devices[found->n++] = device;
 	else
@@ -169,32 +169,32 @@ static void device_add(struct vulkan *vulkan, VkPhysicalDevice physical, enum ba
 /* Beside a real GPU, the CPU's simulation of a GPU is not used. */
 static void software_drop(struct found *found)
 {
-	unsigned kept = 0;
+	unsigned n_kept = 0;
 
 	for (unsigned i = 0; i < found->n; i++)
-		kept += !found->devices[i]->can.software;
-	if (!kept)
+		n_kept += !found->devices[i]->can.software;
+	if (!n_kept)
 		return;
-	kept = 0;
+	n_kept = 0;
 	for (unsigned i = 0; i < found->n; i++) {
 		if (found->devices[i]->can.software)
 			vulkan_device_close(found->devices[i]);
 		else
-			found->devices[kept++] = found->devices[i];
+			found->devices[n_kept++] = found->devices[i];
 	}
-	found->n = kept;
+	found->n = n_kept;
 }
 
 /* By PCI address, as nvidia-smi does; a driver may order devices by their speed. */
 static int device_compare(const void *a, const void *b)
 {
-	const struct vulkan_device *const *left = a, *const *right = b;
+	const struct vulkan_device *const *first = a, *const *second = b;
 
-	return strcmp((*left)->base.pci, (*right)->base.pci);
+	return strcmp((*first)->base.pci, (*second)->base.pci);
 }
 
 static int devices_find(struct vulkan *vulkan, enum backend_kind kind, struct found *found,
-			char *why, size_t size)
+			char *reason, size_t size)
 {
 	VkPhysicalDevice physical[BACKEND_DEVICES_MAX];
 	char name[VULKAN_ERROR_NAME_MAX];
@@ -203,16 +203,16 @@ static int devices_find(struct vulkan *vulkan, enum backend_kind kind, struct fo
 	    vulkan->instance.vkEnumeratePhysicalDevices(vulkan->instance.handle, &n, physical);
 
 	if (result != VK_SUCCESS && result != VK_INCOMPLETE) {
-		snprintf(why, size, "vkEnumeratePhysicalDevices: %s",
+		snprintf(reason, size, "vkEnumeratePhysicalDevices: %s",
 			 vulkan_error_name(result, name));
 		return -ENODEV;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		device_add(vulkan, physical[i], kind, found, why, size);
+		device_add(vulkan, physical[i], kind, found, reason, size);
 	software_drop(found);
 	qsort(found->devices, found->n, sizeof(struct vulkan_device *), device_compare);
-	if (!found->n && !*why)
-		snprintf(why, size, "Vulkan's drivers offer no GPU");
+	if (!found->n && !*reason)
+		snprintf(reason, size, "Vulkan's drivers offer no GPU");
 	return found->n ? 0 : -ENODEV;
 }
 
@@ -286,16 +286,16 @@ static int devices_select(struct vulkan *vulkan, const char *gpus, struct found 
 	return rc == 0 && !vulkan->base.n_devices ? -ENOTSUP : rc;
 }
 
-int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *why,
+int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *reason,
 			size_t size)
 {
 	struct found found = {.n = 0};
 	int rc;
 
-	*why = '\0';
-	rc = devices_find(vulkan, config->kind, &found, why, size);
+	*reason = '\0';
+	rc = devices_find(vulkan, config->kind, &found, reason, size);
 	if (rc == 0) {
-		*why = '\0'; /* the log has the reasons against single devices */
+		*reason = '\0'; /* the log has the reasons against single devices */
 		rc = devices_select(vulkan, config->gpus, &found);
 	}
 	for (unsigned i = 0; i < found.n; i++)

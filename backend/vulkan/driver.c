@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static int library_load(struct vulkan_instance *instance, char *why, size_t size)
+static int library_load(struct vulkan_instance *instance, char *reason, size_t size)
 {
 	void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	const char *reason = library ? NULL : dlerror();
+	const char *message = library ? NULL : dlerror();
 
 	if (!library) {
-		snprintf(why, size, "%s", reason ? reason : "no libvulkan.so.1");
+		snprintf(reason, size, "%s", message ? message : "no libvulkan.so.1");
 		return -ENODEV;
 	}
 	void *function = dlsym(library, "vkGetInstanceProcAddr");
@@ -21,7 +21,7 @@ static int library_load(struct vulkan_instance *instance, char *why, size_t size
 	memcpy(&instance->vkGetInstanceProcAddr, &function, sizeof(function));
 	if (function)
 		return 0;
-	snprintf(why, size, "libvulkan.so.1 has no vkGetInstanceProcAddr");
+	snprintf(reason, size, "libvulkan.so.1 has no vkGetInstanceProcAddr");
 	return -ENODEV;
 }
 
@@ -37,7 +37,7 @@ static const char *instance_load(struct vulkan_instance *instance)
 	return NULL;
 }
 
-int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t size)
+int vulkan_instance_open(struct vulkan_instance *instance, char *reason, size_t size)
 {
 	VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
 					 .pApplicationName = "gpumemfs",
@@ -45,7 +45,7 @@ int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t siz
 	VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
 				     .pApplicationInfo = &application};
 	char name[VULKAN_ERROR_NAME_MAX];
-	int rc = library_load(instance, why, size);
+	int rc = library_load(instance, reason, size);
 
 	if (rc < 0)
 		return rc;
@@ -57,9 +57,9 @@ int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t siz
 	if (result != VK_SUCCESS) {
 		instance->handle = VK_NULL_HANDLE;
 		if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
-			snprintf(why, size, "libvulkan.so.1 finds no driver");
+			snprintf(reason, size, "libvulkan.so.1 finds no driver");
 		else
-			snprintf(why, size, "vkCreateInstance: %s",
+			snprintf(reason, size, "vkCreateInstance: %s",
 				 vulkan_error_name(result, name));
 		return -ENODEV;
 	}
@@ -67,7 +67,7 @@ int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t siz
 
 	if (!missing)
 		return 0;
-	snprintf(why, size, "libvulkan.so.1 has no %s: Vulkan 1.2 is needed", missing);
+	snprintf(reason, size, "libvulkan.so.1 has no %s: Vulkan 1.2 is needed", missing);
 	vulkan_instance_close(instance);
 	return -ENODEV;
 }

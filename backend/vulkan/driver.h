@@ -44,9 +44,9 @@ struct vulkan_calls {
 	PFN_vkGetMemoryHostPointerPropertiesEXT vkGetMemoryHostPointerPropertiesEXT;
 };
 
-/* Loads the library and makes an instance: 0, or -ENODEV with the reason as a line in why. The
+/* Loads the library and makes an instance: 0, or -ENODEV and the reason, as a line. The
  * library stays loaded: the drivers' threads do not survive unloading. */
-int vulkan_instance_open(struct vulkan_instance *instance, char *why, size_t size);
+int vulkan_instance_open(struct vulkan_instance *instance, char *reason, size_t size);
 void vulkan_instance_close(struct vulkan_instance *instance);
 
 /* NULL, or the name of a missing function. */

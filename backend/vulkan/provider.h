@@ -137,7 +137,7 @@ static inline struct vulkan *vulkan_of(struct backend *backend)
 int vulkan_result(struct vulkan_device *device, VkResult result, const char *call);
 
 /* devices.c: fills base.devices with the devices that gpus=list selects. */
-int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *why,
+int vulkan_devices_open(struct vulkan *vulkan, const struct backend_config *config, char *reason,
 			size_t size);
 void vulkan_device_close(struct vulkan_device *device);
 /* The VkDevice with its queues. */
@@ -160,7 +160,7 @@ int vulkan_types_choose(const VkPhysicalDeviceMemoryProperties *memory, uint32_t
 bool vulkan_system_type_find(struct vulkan_device *device, uint32_t bits, uint32_t *type);
 
 /* abilities.c: 0, or -ENOTSUP with the reason why the device cannot hold files. */
-int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size);
+int vulkan_abilities_find(struct vulkan_device *device, char *reason, size_t size);
 
 /* buffer.c: allocates memory with a buffer. handle: VK_EXTERNAL_MEMORY_HANDLE_TYPE_... or 0;
  * source: a VkImportMemory...Info, a VkExportMemoryAllocateInfo, or NULL. The driver's error is not
@@ -195,7 +195,7 @@ VkResult vulkan_import_result(VkResult result);
 int vulkan_reset(struct device *device);
 
 /* bar.c */
-const char *vulkan_bar_name(struct device *device, const char **why);
+const char *vulkan_bar_name(struct device *device, const char **reason);
 int vulkan_bar_map(struct chunk *chunk, void **address);
 void vulkan_bar_unmap(struct chunk *chunk, void *address);
 uint32_t vulkan_bar_cost(struct device *device);

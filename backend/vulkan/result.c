@@ -57,14 +57,14 @@ const char *vulkan_error_name(VkResult result, char text[VULKAN_ERROR_NAME_MAX])
 int vulkan_result(struct vulkan_device *device, VkResult result, const char *call)
 {
 	int rc = result < 0 ? result_errno(result) : 0;
-	char name[VULKAN_ERROR_NAME_MAX], what[160];
+	char name[VULKAN_ERROR_NAME_MAX], cause[160];
 
 	if (rc == 0 || rc == -ENOSPC)
 		return rc;
 	vulkan_error_name(result, name);
 	if (result == VK_ERROR_DEVICE_LOST) {
-		snprintf(what, sizeof(what), "%s: %s", call, name);
-		device_fail(&device->base, what);
+		snprintf(cause, sizeof(cause), "%s: %s", call, name);
+		device_fail(&device->base, cause);
 	} else if (!atomic_load(&device->base.failed)) {
 		log_error("gpu%u: %s: %s", device->base.index, call, name);
 	}
