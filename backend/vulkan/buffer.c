@@ -90,21 +90,21 @@ VkResult vulkan_buffer_create(struct vulkan_device *device, uint64_t bytes,
 }
 
 static VkResult memory_bind(struct vulkan_device *device, const VkMemoryAllocateInfo *info,
-			    struct vulkan_buffer *made)
+			    struct vulkan_buffer *buffer)
 {
 	VkMemoryRequirements needs;
 
-	device->vk.vkGetBufferMemoryRequirements(device->handle, made->buffer, &needs);
+	device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->buffer, &needs);
 	if (needs.size > info->allocationSize ||
 	    !(needs.memoryTypeBits >> info->memoryTypeIndex & 1))
 		return VK_ERROR_FEATURE_NOT_PRESENT;
-	VkResult result = vulkan_memory_new(device, info, &made->memory);
+	VkResult result = vulkan_memory_new(device, info, &buffer->memory);
 
 	if (result != VK_SUCCESS)
 		return result;
-	result = device->vk.vkBindBufferMemory(device->handle, made->buffer, made->memory, 0);
+	result = device->vk.vkBindBufferMemory(device->handle, buffer->buffer, buffer->memory, 0);
 	if (result != VK_SUCCESS)
-		vulkan_memory_free(device, made->memory);
+		vulkan_memory_free(device, buffer->memory);
 	return result;
 }
 
@@ -139,24 +139,24 @@ VkResult vulkan_buffer_new(struct vulkan_device *device, uint32_t type, uint64_t
 				     .pNext = source,
 				     .allocationSize = bytes,
 				     .memoryTypeIndex = type};
-	struct vulkan_buffer made = {.memory = VK_NULL_HANDLE};
-	VkResult result = vulkan_buffer_create(device, bytes, handle, &made.buffer);
+	struct vulkan_buffer new_buffer = {.memory = VK_NULL_HANDLE};
+	VkResult result = vulkan_buffer_create(device, bytes, handle, &new_buffer.buffer);
 
 	if (result != VK_SUCCESS)
 		return result;
-	dedicated.buffer = made.buffer;
+	dedicated.buffer = new_buffer.buffer;
 	if (shared && wants_dedicated(device, source))
 		info.pNext = &dedicated;
 	addressed.pNext = info.pNext;
 	if (shared && device->can.kernel)
 		info.pNext = &addressed;
-	result = memory_bind(device, &info, &made);
+	result = memory_bind(device, &info, &new_buffer);
 	if (result == VK_SUCCESS && shared && device->can.kernel)
-		made.address = buffer_address(device, made.buffer);
+		new_buffer.address = buffer_address(device, new_buffer.buffer);
 	if (result == VK_SUCCESS)
-		*buffer = made;
+		*buffer = new_buffer;
 	else
-		device->vk.vkDestroyBuffer(device->handle, made.buffer, NULL);
+		device->vk.vkDestroyBuffer(device->handle, new_buffer.buffer, NULL);
 	return result;
 }
 

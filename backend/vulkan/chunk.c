@@ -34,24 +34,24 @@ static void bytes_uncount(struct vulkan_device *device, enum memory_place place,
 static int chunk_prepare(struct vulkan_device *device, enum memory_place place, uint64_t bytes,
 			 struct vulkan_chunk **chunk)
 {
-	struct vulkan_chunk *made;
+	struct vulkan_chunk *new_chunk;
 
 	if (!device->types.places[place].usable)
 		return -ENOTSUP;
-	made = calloc(1, sizeof(*made));
-	if (!made)
+	new_chunk = calloc(1, sizeof(*new_chunk));
+	if (!new_chunk)
 		return -ENOMEM;
 	int rc = vulkan_device_hold(device);
 
 	if (rc < 0) {
-		free(made);
+		free(new_chunk);
 		return rc;
 	}
-	made->base.device = &device->base;
-	made->base.place = place;
-	made->base.bytes = bytes;
-	made->fd = -1;
-	*chunk = made;
+	new_chunk->base.device = &device->base;
+	new_chunk->base.place = place;
+	new_chunk->base.bytes = bytes;
+	new_chunk->fd = -1;
+	*chunk = new_chunk;
 	return 0;
 }
 
@@ -78,21 +78,21 @@ int vulkan_chunk_new(struct device *base, enum memory_place place, uint64_t byte
 		     struct chunk **chunk)
 {
 	struct vulkan_device *device = vulkan_device(base);
-	struct vulkan_chunk *made;
-	int rc = chunk_prepare(device, place, bytes, &made);
+	struct vulkan_chunk *new_chunk;
+	int rc = chunk_prepare(device, place, bytes, &new_chunk);
 
 	if (rc < 0)
 		return rc;
 	rc = bytes_count(device, place, bytes);
 	if (rc == 0) {
-		rc = memory_new(made);
+		rc = memory_new(new_chunk);
 		if (rc < 0)
 			bytes_uncount(device, place, bytes);
 	}
 	if (rc < 0)
-		chunk_end(made);
+		chunk_end(new_chunk);
 	else
-		*chunk = &made->base;
+		*chunk = &new_chunk->base;
 	return rc;
 }
 
@@ -122,20 +122,20 @@ int vulkan_chunk_import(struct device *base, enum memory_place place, uint64_t b
 			struct chunk **chunk)
 {
 	struct vulkan_device *device = vulkan_device(base);
-	struct vulkan_chunk *made;
-	int rc = chunk_prepare(device, place, bytes, &made);
+	struct vulkan_chunk *new_chunk;
+	int rc = chunk_prepare(device, place, bytes, &new_chunk);
 
 	if (rc < 0)
 		return rc;
-	rc = vulkan_memory_import(made, fd);
+	rc = vulkan_memory_import(new_chunk, fd);
 	if (rc < 0) {
-		chunk_end(made);
+		chunk_end(new_chunk);
 		return rc;
 	}
-	made->fd = fd;
+	new_chunk->fd = fd;
 	if (place == PLACE_GPU)
 		atomic_fetch_add(&device->used, bytes);
-	*chunk = &made->base;
+	*chunk = &new_chunk->base;
 	return 0;
 }
 
