@@ -24,7 +24,7 @@ struct vulkan_stream {
 	struct vulkan_queue *queue;
 	/* The copier's other stream on the device, whose copies come before later copies of this
 	 * one; NULL: none. */
-	struct vulkan_stream *beside;
+	struct vulkan_stream *sibling;
 	VkCommandPool pool;
 	VkCommandBuffer commands[STREAM_DEPTH]; /* copy N uses the buffer N % STREAM_DEPTH */
 	VkSemaphore timeline;			/* N: copy N is complete, and all before */

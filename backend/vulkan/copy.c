@@ -14,16 +14,16 @@
 int vulkan_copier_new(struct backend *backend, struct copier **copier)
 {
 	struct vulkan *vulkan = vulkan_of(backend);
-	struct vulkan_copier *made =
-	    cacheline_calloc(sizeof(*made) + backend->n_devices * sizeof(made->streams[0]));
+	struct vulkan_copier *new_copier = cacheline_calloc(
+	    sizeof(*new_copier) + backend->n_devices * sizeof(new_copier->streams[0]));
 
-	if (!made)
+	if (!new_copier)
 		return -ENOMEM;
-	made->base.backend = backend;
-	pthread_mutex_init(&made->lock, NULL);
+	new_copier->base.backend = backend;
+	pthread_mutex_init(&new_copier->lock, NULL);
 	scoped_lock(&vulkan->lock);
-	DL_APPEND(vulkan->copiers, made);
-	*copier = &made->base;
+	DL_APPEND(vulkan->copiers, new_copier);
+	*copier = &new_copier->base;
 	return 0;
 }
 
@@ -150,7 +150,7 @@ int vulkan_dma_zero(struct copier *base, struct chunk *chunk, uint64_t offset, u
 {
 	static const char zeros[FILL_UNIT];
 	struct vulkan_copier *copier = vulkan_copier(base);
-	uint64_t before = (FILL_UNIT - offset % FILL_UNIT) % FILL_UNIT;
+	uint64_t head = (FILL_UNIT - offset % FILL_UNIT) % FILL_UNIT;
 	struct vulkan_stream *stream;
 	struct place to;
 
@@ -158,11 +158,11 @@ int vulkan_dma_zero(struct copier *base, struct chunk *chunk, uint64_t offset, u
 	int rc = chunk_place(copier, chunk, offset, STREAM_INSIDE, &stream, &to);
 	if (rc < 0)
 		return rc;
-	before = before < bytes ? before : bytes;
-	if (before)
-		rc = vulkan_stage_in(stream, to, zeros, before);
-	to.offset += before;
-	bytes -= before;
+	head = head < bytes ? head : bytes;
+	if (head)
+		rc = vulkan_stage_in(stream, to, zeros, head);
+	to.offset += head;
+	bytes -= head;
 	uint64_t whole = bytes / FILL_UNIT * FILL_UNIT;
 	if (rc == 0 && whole)
 		rc = vulkan_stream_zero(stream, to, whole);

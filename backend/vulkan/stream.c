@@ -101,7 +101,7 @@ int vulkan_stream_use(struct vulkan_copier *copier, struct vulkan_device *device
 	int rc = vulkan_stream_open(used, device, inside ? STREAM_INSIDE : STREAM_LINK);
 
 	if (rc == 0)
-		used->beside = inside ? &streams->link : &streams->inside;
+		used->sibling = inside ? &streams->link : &streams->inside;
 	return rc;
 }
 
@@ -184,7 +184,7 @@ static VkPipelineStageFlags copy_stages(const struct vulkan_stream *stream)
 }
 
 static void barrier_record(struct vulkan_stream *stream, VkCommandBuffer commands,
-			   VkPipelineStageFlags then, VkAccessFlags access)
+			   VkPipelineStageFlags dst_stages, VkAccessFlags access)
 {
 	VkMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
 				   .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
@@ -192,8 +192,8 @@ static void barrier_record(struct vulkan_stream *stream, VkCommandBuffer command
 
 	if (runs_kernels(stream))
 		barrier.srcAccessMask |= VK_ACCESS_SHADER_WRITE_BIT;
-	stream->device->vk.vkCmdPipelineBarrier(commands, copy_stages(stream), then, 0, 1, &barrier,
-						0, NULL, 0, NULL);
+	stream->device->vk.vkCmdPipelineBarrier(commands, copy_stages(stream), dst_stages, 0, 1,
+						&barrier, 0, NULL, 0, NULL);
 }
 
 /* The command buffer of the next copy, being recorded. */
@@ -223,20 +223,20 @@ static int copy_begin(struct vulkan_stream *stream, enum copy_order order,
 /* After the copies of the copier's other stream. */
 static VkResult copy_submit(struct vulkan_stream *stream, VkCommandBuffer commands)
 {
-	struct vulkan_stream *beside = stream->beside;
-	bool waits = beside && beside->device && beside->enqueued > beside->complete;
+	struct vulkan_stream *sibling = stream->sibling;
+	bool must_wait = sibling && sibling->device && sibling->enqueued > sibling->complete;
 	VkPipelineStageFlags stages = copy_stages(stream);
 	uint64_t value = stream->enqueued + 1;
 	VkTimelineSemaphoreSubmitInfo timeline = {
 	    .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-	    .waitSemaphoreValueCount = waits,
-	    .pWaitSemaphoreValues = waits ? &beside->enqueued : NULL,
+	    .waitSemaphoreValueCount = must_wait,
+	    .pWaitSemaphoreValues = must_wait ? &sibling->enqueued : NULL,
 	    .signalSemaphoreValueCount = 1,
 	    .pSignalSemaphoreValues = &value};
 	VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
 			     .pNext = &timeline,
-			     .waitSemaphoreCount = waits,
-			     .pWaitSemaphores = waits ? &beside->timeline : NULL,
+			     .waitSemaphoreCount = must_wait,
+			     .pWaitSemaphores = must_wait ? &sibling->timeline : NULL,
 			     .pWaitDstStageMask = &stages,
 			     .commandBufferCount = 1,
 			     .pCommandBuffers = &commands,
@@ -290,13 +290,14 @@ int vulkan_stream_copy_inside(struct vulkan_stream *stream, struct place to, str
 
 	if (rc < 0)
 		return rc;
-	uint64_t done = 0;
+	uint64_t bytes_done = 0;
 
 	if (to.address && from.address && runs_kernels(stream))
-		done = vulkan_kernel_record(device, commands, to.address + to.offset,
-					    from.address + from.offset, bytes);
-	VkBufferCopy rest = {
-	    .srcOffset = from.offset + done, .dstOffset = to.offset + done, .size = bytes - done};
+		bytes_done = vulkan_kernel_record(device, commands, to.address + to.offset,
+						  from.address + from.offset, bytes);
+	VkBufferCopy rest = {.srcOffset = from.offset + bytes_done,
+			     .dstOffset = to.offset + bytes_done,
+			     .size = bytes - bytes_done};
 
 	if (rest.size)
 		device->vk.vkCmdCopyBuffer(commands, from.buffer, to.buffer, 1, &rest);
