@@ -120,15 +120,15 @@ uint64_t vulkan_kernel_record(struct vulkan_device *device, VkCommandBuffer comm
 			      VkDeviceAddress to, VkDeviceAddress from, uint64_t bytes)
 {
 	VkPipeline pipeline = VK_NULL_HANDLE;
-	uint64_t done = 0;
+	uint64_t bytes_done = 0;
 
 	if (bytes >= BYTES_MIN && to % ALIGN == 0 && from % ALIGN == 0)
 		pipeline = vulkan_kernel_get(device);
 	if (!pipeline)
 		return 0;
 	device->vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-	while (bytes - done >= BLOCK_BYTES)
-		done += blocks_record(device, commands, to + done, from + done,
-				      (bytes - done) / BLOCK_BYTES);
-	return done;
+	while (bytes - bytes_done >= BLOCK_BYTES)
+		bytes_done += blocks_record(device, commands, to + bytes_done, from + bytes_done,
+					    (bytes - bytes_done) / BLOCK_BYTES);
+	return bytes_done;
 }

@@ -30,14 +30,14 @@ static VkResult memory_import(struct vulkan_device *device, char *base, size_t b
 {
 	const VkExternalMemoryHandleTypeFlagBits handle =
 	    VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
-	uint64_t align = device->can.pin_align, before = (uintptr_t)base % align;
-	uint64_t whole = (before + bytes + align - 1) / align * align;
+	uint64_t align = device->can.pin_align, head = (uintptr_t)base % align;
+	uint64_t whole = (head + bytes + align - 1) / align * align;
 	VkMemoryHostPointerPropertiesEXT properties = {
 	    .sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
 	VkImportMemoryHostPointerInfoEXT info = {
 	    .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
 	    .handleType = handle,
-	    .pHostPointer = base - before};
+	    .pHostPointer = base - head};
 	uint32_t type;
 
 	if (!device->can.pin || !device->vk.vkGetMemoryHostPointerPropertiesEXT)
@@ -50,7 +50,7 @@ static VkResult memory_import(struct vulkan_device *device, char *base, size_t b
 	if (!vulkan_system_type_find(device, properties.memoryTypeBits & device->types.pinned,
 				     &type))
 		return VK_ERROR_FEATURE_NOT_PRESENT;
-	*offset = before;
+	*offset = head;
 	return vulkan_buffer_new(device, type, whole, handle, &info, buffer);
 }
 

@@ -68,9 +68,10 @@ static int chunk_read(struct vulkan_stream *stream, struct vulkan_chunk *chunk,
 	int rc = 0;
 
 	for (; rc == 0 && from.offset < bytes; from.offset += step) {
-		uint64_t left = bytes - from.offset;
+		uint64_t remaining = bytes - from.offset;
 
-		rc = vulkan_stream_copy(stream, to, from, left < step ? left : step, COPY_ORDERED);
+		rc = vulkan_stream_copy(stream, to, from, remaining < step ? remaining : step,
+					COPY_ORDERED);
 	}
 	int waited = vulkan_stream_wait(stream, stream->enqueued);
 

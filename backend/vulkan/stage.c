@@ -89,17 +89,17 @@ struct piece {
 	size_t bytes;
 };
 
-static int piece_begin(struct vulkan_stream *stream, struct place *from, size_t *left,
+static int piece_begin(struct vulkan_stream *stream, struct place *from, size_t *remaining,
 		       struct piece *piece)
 {
-	piece->bytes = piece_bytes(*left);
+	piece->bytes = piece_bytes(*remaining);
 	if (!piece->bytes)
 		return 0;
 	int rc = slot_next(stream, &piece->slot);
 	if (rc == 0)
 		rc = slot_copy(stream, piece->slot, slot_place(piece->slot), *from, piece->bytes);
 	from->offset += piece->bytes;
-	*left -= piece->bytes;
+	*remaining -= piece->bytes;
 	return rc;
 }
 
@@ -128,16 +128,16 @@ int vulkan_stage_across(struct vulkan_stream *to_stream, struct place to,
 	int rc = 0;
 
 	while (rc == 0 && bytes) {
-		size_t left = piece_bytes(bytes), now = left;
+		size_t remaining = piece_bytes(bytes), step = remaining;
 		struct piece piece;
 
-		rc = piece_begin(from_stream, &from, &left, &piece);
+		rc = piece_begin(from_stream, &from, &remaining, &piece);
 		if (rc == 0)
 			rc = vulkan_stream_wait(from_stream, piece.slot->busy);
 		if (rc == 0)
-			rc = vulkan_stage_in(to_stream, to, piece.slot->address, now);
-		to.offset += now;
-		bytes -= now;
+			rc = vulkan_stage_in(to_stream, to, piece.slot->address, step);
+		to.offset += step;
+		bytes -= step;
 	}
 	return rc;
 }
