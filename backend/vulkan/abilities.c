@@ -18,7 +18,7 @@ struct extension {
 	bool found;
 };
 
-static int extensions_find(struct vulkan_device *device, struct extension *wanted, unsigned n)
+static int extensions_find(struct vulkan_device *device, struct extension *extensions, unsigned n)
 {
 	const struct vulkan_instance *vk = &device->vulkan->instance;
 	uint32_t count = 0;
@@ -32,7 +32,8 @@ static int extensions_find(struct vulkan_device *device, struct extension *wante
 		return -ENOTSUP;
 	for (unsigned i = 0; i < n; i++)
 		for (uint32_t j = 0; j < count; j++)
-			wanted[i].found |= strcmp(all[j].extensionName, wanted[i].name) == 0;
+			extensions[i].found |=
+			    strcmp(all[j].extensionName, extensions[i].name) == 0;
 	return 0;
 }
 
@@ -128,13 +129,13 @@ static bool can_export(struct vulkan_device *device)
  * transfers is the copy engines'. */
 static unsigned link_rank(VkQueueFlags flags)
 {
-	const VkQueueFlags others =
+	const VkQueueFlags other_flags =
 	    ~(VkQueueFlags)(ENGINES | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT);
 
 	if (!(flags & ENGINES))
 		return 0;
 	if ((flags & ENGINES) == VK_QUEUE_TRANSFER_BIT)
-		return flags & others ? 1 : 3;
+		return flags & other_flags ? 1 : 3;
 	return flags & VK_QUEUE_GRAPHICS_BIT ? 1 : 2;
 }
 
@@ -154,11 +155,11 @@ static int family_find(const VkQueueFamilyProperties *families, uint32_t n,
 	int found = -1;
 
 	for (uint32_t i = 0; i < n; i++) {
-		unsigned here = families[i].queueCount ? rank(families[i].queueFlags) : 0;
+		unsigned family_rank = families[i].queueCount ? rank(families[i].queueFlags) : 0;
 
-		if (here <= best)
+		if (family_rank <= best)
 			continue;
-		best = here;
+		best = family_rank;
 		found = (int)i;
 	}
 	return found;
@@ -186,7 +187,7 @@ static bool queues_find(struct vulkan_device *device)
 	return true;
 }
 
-int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)
+int vulkan_abilities_find(struct vulkan_device *device, char *reason, size_t size)
 {
 	struct extension extensions[] = {{.name = VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME},
 					 {.name = VK_EXT_PCI_BUS_INFO_EXTENSION_NAME},
@@ -214,6 +215,6 @@ int vulkan_abilities_find(struct vulkan_device *device, char *why, size_t size)
 		missing = "a queue for copies";
 	if (!missing)
 		return 0;
-	snprintf(why, size, "%s: its driver has no %s", device->base.name, missing);
+	snprintf(reason, size, "%s: its driver has no %s", device->base.name, missing);
 	return -ENOTSUP;
 }

@@ -19,12 +19,12 @@ static const struct vulkan_place *chunk_place(const struct chunk *chunk)
 	return &vulkan_device(chunk->device)->types.places[chunk->place];
 }
 
-const char *vulkan_bar_name(struct device *base, const char **why)
+const char *vulkan_bar_name(struct device *base, const char **reason)
 {
 	const struct vulkan_device *device = vulkan_device(base);
 
-	*why = device->vulkan->bar == BAR_OFF ? "turned off (bar=off)" : device->types.unmapped;
-	return *why ? "none" : "vulkan";
+	*reason = device->vulkan->bar == BAR_OFF ? "turned off (bar=off)" : device->types.unmapped;
+	return *reason ? "none" : "vulkan";
 }
 
 static VkResult window_import(struct vulkan_chunk *chunk, int fd)
@@ -104,24 +104,24 @@ static int bytes_compare(struct vulkan_stream *stream, struct vulkan_chunk *chun
 			 uint64_t offset)
 {
 	struct place at = {chunk->buffer.buffer, offset, 0, false};
-	char wrote[4096], seen[sizeof(wrote)];
+	char pattern[4096], content[sizeof(pattern)];
 
-	for (unsigned i = 0; i < sizeof(wrote); i++)
-		wrote[i] = (char)((i * 7 + offset / sizeof(wrote)) % 251);
-	stream_store(mapping + offset, wrote, sizeof(wrote));
+	for (unsigned i = 0; i < sizeof(pattern); i++)
+		pattern[i] = (char)((i * 7 + offset / sizeof(pattern)) % 251);
+	stream_store(mapping + offset, pattern, sizeof(pattern));
 	stream_fence();
-	int rc = vulkan_stage_out(stream, seen, at, sizeof(seen));
-	if (rc < 0 || memcmp(wrote, seen, sizeof(wrote)) != 0)
+	int rc = vulkan_stage_out(stream, content, at, sizeof(content));
+	if (rc < 0 || memcmp(pattern, content, sizeof(pattern)) != 0)
 		return rc < 0 ? rc : -EILSEQ;
-	for (unsigned i = 0; i < sizeof(wrote); i++)
-		wrote[i] = (char)~wrote[i];
-	rc = vulkan_stage_in(stream, at, wrote, sizeof(wrote));
+	for (unsigned i = 0; i < sizeof(pattern); i++)
+		pattern[i] = (char)~pattern[i];
+	rc = vulkan_stage_in(stream, at, pattern, sizeof(pattern));
 	if (rc == 0)
 		rc = vulkan_stream_wait(stream, stream->enqueued);
 	if (rc < 0)
 		return rc;
-	stream_load(seen, mapping + offset, sizeof(seen));
-	return memcmp(wrote, seen, sizeof(wrote)) != 0 ? -EILSEQ : 0;
+	stream_load(content, mapping + offset, sizeof(content));
+	return memcmp(pattern, content, sizeof(pattern)) != 0 ? -EILSEQ : 0;
 }
 
 static int mapping_test(struct vulkan_stream *stream, struct chunk *chunk)

@@ -74,9 +74,9 @@ static int heap_budget(struct vulkan_device *device, uint64_t *bytes)
 	device->vulkan->instance.vkGetPhysicalDeviceMemoryProperties2(device->physical, &memory);
 	uint32_t type = device->types.places[PLACE_GPU].type;
 	uint32_t heap = memory.memoryProperties.memoryTypes[type].heapIndex;
-	uint64_t most = budget.heapBudget[heap], used = budget.heapUsage[heap];
+	uint64_t limit = budget.heapBudget[heap], used = budget.heapUsage[heap];
 
-	*bytes = most > used ? most - used : 0;
+	*bytes = limit > used ? limit - used : 0;
 	return 0;
 }
 
@@ -84,11 +84,11 @@ static int heap_budget(struct vulkan_device *device, uint64_t *bytes)
 static int vulkan_memory(struct device *base, struct device_memory *memory)
 {
 	struct vulkan_device *device = vulkan_device(base);
-	uint64_t used = atomic_load(&device->used), most = base->total, free_bytes;
+	uint64_t used = atomic_load(&device->used), available = base->total, free_bytes;
 
-	most = most > used ? most - used : 0;
-	if (heap_budget(device, &free_bytes) < 0 || free_bytes > most)
-		free_bytes = most;
+	available = available > used ? available - used : 0;
+	if (heap_budget(device, &free_bytes) < 0 || free_bytes > available)
+		free_bytes = available;
 	*memory = (struct device_memory){.total = base->total, .free = free_bytes};
 	return 0;
 }

@@ -14,7 +14,7 @@
 #define PLAIN (LOCAL | MAPPABLE | CACHED | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
 
 struct wish {
-	VkMemoryPropertyFlags wanted, unwanted;
+	VkMemoryPropertyFlags required, excluded;
 };
 
 static uint64_t heap_bytes(const VkPhysicalDeviceMemoryProperties *memory, uint32_t type)
@@ -22,16 +22,16 @@ static uint64_t heap_bytes(const VkPhysicalDeviceMemoryProperties *memory, uint3
 	return memory->memoryHeaps[memory->memoryTypes[type].heapIndex].size;
 }
 
-/* The first type of bits that grants a wish with a heap of at least least bytes. */
+/* The first type of bits that grants a wish with a heap of at least min_bytes. */
 static bool type_find(const VkPhysicalDeviceMemoryProperties *memory, uint32_t bits,
-		      struct wish wish, VkDeviceSize least, uint32_t *type)
+		      struct wish wish, VkDeviceSize min_bytes, uint32_t *type)
 {
 	for (uint32_t i = 0; i < memory->memoryTypeCount; i++) {
 		VkMemoryPropertyFlags has = memory->memoryTypes[i].propertyFlags;
 
-		if (!(bits >> i & 1) || (has & wish.wanted) != wish.wanted ||
-		    has & (wish.unwanted | ~(VkMemoryPropertyFlags)PLAIN) ||
-		    heap_bytes(memory, i) < least)
+		if (!(bits >> i & 1) || (has & wish.required) != wish.required ||
+		    has & (wish.excluded | ~(VkMemoryPropertyFlags)PLAIN) ||
+		    heap_bytes(memory, i) < min_bytes)
 			continue;
 		*type = i;
 		return true;
