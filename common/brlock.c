@@ -33,10 +33,10 @@ struct brlock_slot {
 
 static struct brlock_row {
 	_Alignas(ROW_ALIGN) struct brlock_slot slots[ROW_SLOTS];
-} table[ROWS];
+} brlock_table[ROWS];
 
 /* Threads that ever took a lock. A writer scans only the rows of such threads. */
-static atomic_ulong threads;
+static atomic_ulong brlock_threads;
 
 static _Thread_local struct brlock_row *own_row;
 
@@ -63,7 +63,7 @@ void brlock_destroy(struct brlock *lock)
 static struct brlock_row *brlock_own_row(void)
 {
 	if (!own_row)
-		own_row = &table[atomic_fetch_add(&threads, 1) % ROWS];
+		own_row = &brlock_table[atomic_fetch_add(&brlock_threads, 1) % ROWS];
 	return own_row;
 }
 
@@ -73,9 +73,9 @@ static struct brlock_slot *brlock_publish(struct brlock *lock)
 	struct brlock_row *row = brlock_own_row();
 	for (int i = 0; i < ROW_SLOTS; i++) {
 		struct brlock_slot *slot = &row->slots[i];
-		struct brlock *none = NULL;
+		struct brlock *expected = NULL;
 		if (!atomic_load_explicit(&slot->held, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong(&slot->held, &none, lock))
+		    atomic_compare_exchange_strong(&slot->held, &expected, lock))
 			return slot;
 	}
 	return NULL;
@@ -141,11 +141,11 @@ void brlock_read_unlock(struct brlock *lock, brlock_token token)
 
 /* A reader may be in a copy of milliseconds: the longer the wait, the more of the CPU is left to
  * the reader. */
-static void brlock_wait(unsigned *waits)
+static void brlock_wait(unsigned *n_waits)
 {
-	if (++*waits < SPINS)
+	if (++*n_waits < SPINS)
 		return;
-	if (*waits < SPINS + SPIN_YIELDS)
+	if (*n_waits < SPINS + SPIN_YIELDS)
 		sched_yield();
 	else
 		nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
@@ -165,19 +165,19 @@ enum brlock_readers { WAIT_FOR_READERS, NO_READERS };
 static bool brlock_revoke(struct brlock *lock, enum brlock_readers readers)
 {
 	int64_t start = clock_ns();
-	unsigned waits = 0;
+	unsigned n_waits = 0;
 
 	atomic_store(&lock->biased, false);
 	/* A reader counts its thread before looking at the bias, so the row of a reader with bias
 	 * is scanned. */
-	unsigned long rows = atomic_load(&threads);
+	unsigned long rows = atomic_load(&brlock_threads);
 	for (unsigned long row = 0; row < rows && row < ROWS; row++)
-		while (brlock_row_names(&table[row], lock)) {
+		while (brlock_row_names(&brlock_table[row], lock)) {
 			if (readers == NO_READERS) {
 				atomic_store(&lock->biased, true);
 				return false;
 			}
-			brlock_wait(&waits);
+			brlock_wait(&n_waits);
 		}
 
 	int64_t end = clock_ns();

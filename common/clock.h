@@ -47,9 +47,11 @@ static inline int64_t clock_epoch_seconds(int64_t ns)
 }
 
 /* Waits on the condition until a time of clock_ns: 0, or ETIMEDOUT. */
-static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
+static inline int clock_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock,
+				  int64_t deadline)
 {
-	struct timespec time = {.tv_sec = until / CLOCK_SECOND, .tv_nsec = until % CLOCK_SECOND};
+	struct timespec time = {.tv_sec = deadline / CLOCK_SECOND,
+				.tv_nsec = deadline % CLOCK_SECOND};
 
 	return pthread_cond_clockwait(condition, lock, CLOCK_MONOTONIC, &time);
 }

@@ -12,14 +12,14 @@
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 
-static inline void tsan_release(void *of)
+static inline void tsan_release(void *address)
 {
-	__tsan_release(of);
+	__tsan_release(address);
 }
 
-static inline void tsan_acquire(void *of)
+static inline void tsan_acquire(void *address)
 {
-	__tsan_acquire(of);
+	__tsan_acquire(address);
 }
 
 static inline uint8_t fence_and_load(_Atomic uint8_t *counter)
@@ -27,14 +27,14 @@ static inline uint8_t fence_and_load(_Atomic uint8_t *counter)
 	return atomic_fetch_add(counter, 0);
 }
 #else
-static inline void tsan_release(void *of)
+static inline void tsan_release(void *address)
 {
-	(void)of;
+	(void)address;
 }
 
-static inline void tsan_acquire(void *of)
+static inline void tsan_acquire(void *address)
 {
-	(void)of;
+	(void)address;
 }
 
 /* The value of a counter, after a full fence, of which the sanitizer knows nothing. Unlike the
