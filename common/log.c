@@ -29,44 +29,44 @@
 /* What a line costs, in ns. */
 #define COST ((int64_t)LOG_LIMIT_SECONDS * 1000000000)
 
-static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
+static _Atomic enum log_level log_threshold = LOG_LEVEL_INFO;
 static atomic_uint log_targets = LOG_TO_TERMINAL;
 static atomic_bool on_journal;
 
 /* Keeps the lines of threads apart: a write may not be atomic (long lines to a pipe). */
-static pthread_mutex_t terminal = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t terminal_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Thread_local struct log_caller caller;
+static _Thread_local struct log_caller thread_caller;
 
 static struct {
 	pthread_mutex_t lock;
 	struct log_limit limit;
-} callers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} caller_limit = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct {
 	const char *name;
 	int priority;
-} levels[] = {
+} log_levels[] = {
     [LOG_LEVEL_ERROR] = {"error", LOG_ERR},
     [LOG_LEVEL_WARN] = {"warn", LOG_WARNING},
     [LOG_LEVEL_INFO] = {"info", LOG_INFO},
     [LOG_LEVEL_DEBUG] = {"debug", LOG_DEBUG},
 };
 
-#define LEVELS (sizeof(levels) / sizeof(levels[0]))
+#define LEVELS (sizeof(log_levels) / sizeof(log_levels[0]))
 
 /* $JOURNAL_STREAM is device:inode of the stream to systemd's journal that this process got as
  * stdout or stderr. stderr may have been redirected since. */
 static bool stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
-	char here[48];
+	char identity[48];
 	struct stat st;
 
 	if (!stream || fstat(STDERR_FILENO, &st))
 		return false;
-	snprintf(here, sizeof(here), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
-	return strcmp(stream, here) == 0;
+	snprintf(identity, sizeof(identity), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	return strcmp(stream, identity) == 0;
 }
 
 void log_setup(enum log_level level, unsigned targets)
@@ -74,24 +74,24 @@ void log_setup(enum log_level level, unsigned targets)
 	on_journal = stderr_is_journal();
 	if (targets & LOG_TO_SYSLOG)
 		openlog("gpumemfs", LOG_PID, LOG_DAEMON);
-	threshold = level;
+	log_threshold = level;
 	log_targets = targets;
 }
 
 void log_level_set(enum log_level level)
 {
-	threshold = level;
+	log_threshold = level;
 }
 
 enum log_level log_level_get(void)
 {
-	return threshold;
+	return log_threshold;
 }
 
 int log_level_parse(const char *name, enum log_level *level)
 {
 	for (size_t i = 0; i < LEVELS; i++) {
-		if (strcmp(name, levels[i].name) == 0) {
+		if (strcmp(name, log_levels[i].name) == 0) {
 			*level = (enum log_level)i;
 			return 0;
 		}
@@ -101,20 +101,20 @@ int log_level_parse(const char *name, enum log_level *level)
 
 const char *log_level_name(enum log_level level)
 {
-	return (size_t)level < LEVELS ? levels[level].name : "unknown";
+	return (size_t)level < LEVELS ? log_levels[level].name : "unknown";
 }
 
 bool log_enabled(enum log_level level)
 {
-	return level <= atomic_load_explicit(&threshold, memory_order_relaxed);
+	return level <= atomic_load_explicit(&log_threshold, memory_order_relaxed);
 }
 
 struct log_caller log_caller_change(struct log_caller next)
 {
-	struct log_caller before = caller;
+	struct log_caller previous = thread_caller;
 
-	caller = next;
-	return before;
+	thread_caller = next;
+	return previous;
 }
 
 void log_caller_set(uid_t uid)
@@ -131,7 +131,7 @@ static struct log_limit_user *user_of(struct log_limit *limit, uid_t uid, int64_
 
 		if (user->used && user->uid == uid)
 			return user;
-		if (oldest->used && (!user->used || user->asked < oldest->asked))
+		if (oldest->used && (!user->used || user->last_line_ns < oldest->last_line_ns))
 			oldest = user;
 	}
 	*oldest = (struct log_limit_user){.used = true, .uid = uid, .paid_until = now};
@@ -142,7 +142,7 @@ bool log_limit_take(struct log_limit *limit, uid_t uid, int64_t now, uint64_t *l
 {
 	struct log_limit_user *user = user_of(limit, uid, now);
 
-	user->asked = now;
+	user->last_line_ns = now;
 	if (user->paid_until < now)
 		user->paid_until = now;
 	if (user->paid_until + COST > now + LOG_LIMIT_BURST * COST) {
@@ -158,10 +158,10 @@ bool log_limit_take(struct log_limit *limit, uid_t uid, int64_t now, uint64_t *l
 /* Whether the thread's user may log another line. */
 static bool caller_may_log(uint64_t *left_out)
 {
-	if (!caller.known)
+	if (!thread_caller.has_uid)
 		return true;
-	scoped_lock(&callers.lock);
-	return log_limit_take(&callers.limit, caller.uid, clock_ns(), left_out);
+	scoped_lock(&caller_limit.lock);
+	return log_limit_take(&caller_limit.limit, thread_caller.uid, clock_ns(), left_out);
 }
 
 static void left_out_append(char *text, uint64_t left_out)
@@ -169,7 +169,7 @@ static void left_out_append(char *text, uint64_t left_out)
 	char told[96];
 	size_t length = strlen(text);
 	int bytes = snprintf(told, sizeof(told), " (%" PRIu64 " lines caused by uid %u left out)",
-			     left_out, caller.uid);
+			     left_out, thread_caller.uid);
 
 	/* If the line is too long, cuts the text, not the number. */
 	if (length > LINE_BYTES - 1 - (size_t)bytes)
@@ -194,7 +194,7 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 	char line[sizeof(PREFIX) + LINE_BYTES + 1] = PREFIX;
 
 	if (on_journal)
-		snprintf(line, sizeof(line), "<%d>", levels[level].priority);
+		snprintf(line, sizeof(line), "<%d>", log_levels[level].priority);
 	char *text = line + strlen(line);
 	line_format(text, format, args);
 	if (left_out)
@@ -202,11 +202,11 @@ static void line_write(enum log_level level, uint64_t left_out, const char *form
 
 	unsigned targets = log_targets;
 	if (targets & LOG_TO_SYSLOG)
-		syslog(levels[level].priority, "%s", text);
+		syslog(log_levels[level].priority, "%s", text);
 	if (targets & LOG_TO_TERMINAL) {
 		size_t bytes = strlen(line);
 		line[bytes++] = '\n';
-		scoped_lock(&terminal);
+		scoped_lock(&terminal_lock);
 		/* A failure cannot be reported anywhere. */
 		ssize_t ignored = write(STDERR_FILENO, line, bytes);
 		(void)ignored;

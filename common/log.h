@@ -34,7 +34,7 @@ bool log_enabled(enum log_level level);
 /* The user with the request that the thread serves. A user's warnings are limited (struct
  * log_limit); warnings of a thread without a request are not. */
 struct log_caller {
-	bool known;
+	bool has_uid;
 	uid_t uid;
 };
 /* Sets the calling thread's user, and returns the former user. */
@@ -67,9 +67,9 @@ void log_caller_error(const char *format, ...) __attribute__((format(printf, 1, 
 struct log_limit_user {
 	bool used;
 	uid_t uid;
-	int64_t paid_until; /* ns: each line costs LOG_LIMIT_SECONDS */
-	int64_t asked;	    /* ns: the user's latest line */
-	uint64_t left_out;  /* since the last line that was logged */
+	int64_t paid_until;   /* ns: each line costs LOG_LIMIT_SECONDS */
+	int64_t last_line_ns; /* the user's latest line */
+	uint64_t left_out;    /* since the last line that was logged */
 };
 
 struct log_limit {
