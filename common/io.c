@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 
-int io_read_at(int fd, void *to, uint64_t bytes, uint64_t offset, uint64_t *done)
+int io_read_at(int fd, void *to, uint64_t bytes, uint64_t offset, uint64_t *bytes_done)
 {
 	for (uint64_t at = 0; at < bytes;) {
 		ssize_t n = pread(fd, (char *)to + at, bytes - at, (off_t)(offset + at));
@@ -21,12 +21,12 @@ int io_read_at(int fd, void *to, uint64_t bytes, uint64_t offset, uint64_t *done
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
 		at += (uint64_t)n;
-		*done += (uint64_t)n;
+		*bytes_done += (uint64_t)n;
 	}
 	return 0;
 }
 
-int io_write_at(int fd, const void *from, uint64_t bytes, uint64_t offset, uint64_t *done)
+int io_write_at(int fd, const void *from, uint64_t bytes, uint64_t offset, uint64_t *bytes_done)
 {
 	for (uint64_t at = 0; at < bytes;) {
 		ssize_t n = pwrite(fd, (const char *)from + at, bytes - at, (off_t)(offset + at));
@@ -36,14 +36,14 @@ int io_write_at(int fd, const void *from, uint64_t bytes, uint64_t offset, uint6
 		if (n <= 0)
 			return n < 0 ? -errno : -ENOSPC;
 		at += (uint64_t)n;
-		if (done)
-			*done += (uint64_t)n;
+		if (bytes_done)
+			*bytes_done += (uint64_t)n;
 	}
 	return 0;
 }
 
 int io_copy_at(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
-	       uint64_t *done)
+	       uint64_t *bytes_done)
 {
 	off_t in = (off_t)from_offset, out = (off_t)to_offset;
 
@@ -55,7 +55,7 @@ int io_copy_at(int from, uint64_t from_offset, int to, uint64_t to_offset, uint6
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
 		at += (uint64_t)n;
-		*done += (uint64_t)n;
+		*bytes_done += (uint64_t)n;
 	}
 	return 0;
 }
