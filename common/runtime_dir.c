@@ -83,15 +83,15 @@ bool runtime_dir_path(uid_t owner, unsigned n, char path[RUNTIME_PATH_MAX])
 	return true;
 }
 
-static int reason_set(char reason[RUNTIME_REASON_MAX], const char *path, const char *why)
+static int reason_set(char reason[RUNTIME_REASON_MAX], const char *path, const char *problem)
 {
-	snprintf(reason, RUNTIME_REASON_MAX, "%s %s", path, why);
+	snprintf(reason, RUNTIME_REASON_MAX, "%s %s", path, problem);
 	return -EPERM;
 }
 
 static int dir_check(int fd, const char *path, uid_t owner, char reason[RUNTIME_REASON_MAX])
 {
-	char why[100];
+	char problem[100];
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
@@ -99,14 +99,14 @@ static int dir_check(int fd, const char *path, uid_t owner, char reason[RUNTIME_
 	if (!S_ISDIR(st.st_mode))
 		return reason_set(reason, path, "is no directory");
 	if (st.st_uid != owner) {
-		snprintf(why, sizeof(why), "belongs to user %u and not to user %u", st.st_uid,
-			 owner);
-		return reason_set(reason, path, why);
+		snprintf(problem, sizeof(problem), "belongs to user %u and not to user %u",
+			 st.st_uid, owner);
+		return reason_set(reason, path, problem);
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
-		snprintf(why, sizeof(why), "may be written by others (mode %04o)",
+		snprintf(problem, sizeof(problem), "may be written by others (mode %04o)",
 			 st.st_mode & 07777);
-		return reason_set(reason, path, why);
+		return reason_set(reason, path, problem);
 	}
 	return 0;
 }
@@ -251,8 +251,8 @@ static int dir_lock(int dir)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	for (unsigned tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); tries++) {
-		if (errno != EWOULDBLOCK || tries == LOCK_TRIES) {
+	for (unsigned n_tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); n_tries++) {
+		if (errno != EWOULDBLOCK || n_tries == LOCK_TRIES) {
 			close(fd);
 			return -1;
 		}
@@ -263,80 +263,81 @@ static int dir_lock(int dir)
 
 /* The socket listens before getting the name, so a client finds either the old socket or the new.
  */
-static int socket_listen(struct runtime_socket *made)
+static int socket_listen(struct runtime_socket *listener)
 {
 	char name[RUNTIME_NAME_MAX];
 	struct stat st;
 
 	snprintf(name, sizeof(name), NEW_PREFIX "%d", getpid());
-	struct sockaddr_un address = socket_address(made->dir, name);
+	struct sockaddr_un address = socket_address(listener->dir, name);
 
-	unlinkat(made->dir, name, 0);
-	made->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (made->fd < 0 || bind(made->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+	unlinkat(listener->dir, name, 0);
+	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listener->fd < 0 ||
+	    bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
-	if (listen(made->fd, BACKLOG) < 0 ||
-	    fstatat(made->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    renameat(made->dir, name, made->dir, made->name) < 0) {
+	if (listen(listener->fd, BACKLOG) < 0 ||
+	    fstatat(listener->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    renameat(listener->dir, name, listener->dir, listener->name) < 0) {
 		int error = -errno;
 
-		unlinkat(made->dir, name, 0);
+		unlinkat(listener->dir, name, 0);
 		return error;
 	}
-	made->inode = st.st_ino;
+	listener->inode = st.st_ino;
 	return 0;
 }
 
-int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t device,
+int runtime_socket_open(struct runtime_socket *listener, const char *kind, dev_t device,
 			char reason[RUNTIME_REASON_MAX])
 {
-	*made = (struct runtime_socket){.dir = dir_make(reason), .fd = -1};
-	runtime_socket_name(kind, device, made->name);
-	if (made->dir < 0) {
-		int error = made->dir;
+	*listener = (struct runtime_socket){.dir = dir_make(reason), .fd = -1};
+	runtime_socket_name(kind, device, listener->name);
+	if (listener->dir < 0) {
+		int error = listener->dir;
 
-		made->dir = -1;
+		listener->dir = -1;
 		return error;
 	}
-	int lock = dir_lock(made->dir);
+	int lock = dir_lock(listener->dir);
 
 	if (lock >= 0)
-		sockets_remove_dead(made->dir);
-	int error = socket_listen(made);
+		sockets_remove_dead(listener->dir);
+	int error = socket_listen(listener);
 
 	if (lock >= 0)
 		close(lock);
 	if (error) {
-		snprintf(reason, RUNTIME_REASON_MAX, "%s: %s", made->name, strerror(-error));
-		runtime_socket_close(made);
+		snprintf(reason, RUNTIME_REASON_MAX, "%s: %s", listener->name, strerror(-error));
+		runtime_socket_close(listener);
 	}
 	return error;
 }
 
-void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const char *kind,
+void runtime_socket_adopt(struct runtime_socket *listener, int dir, int fd, const char *kind,
 			  dev_t device)
 {
 	struct stat st;
 
-	*made = (struct runtime_socket){.dir = dir, .fd = fd};
-	runtime_socket_name(kind, device, made->name);
-	if (fstatat(dir, made->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		made->inode = st.st_ino;
+	*listener = (struct runtime_socket){.dir = dir, .fd = fd};
+	runtime_socket_name(kind, device, listener->name);
+	if (fstatat(dir, listener->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		listener->inode = st.st_ino;
 }
 
 /* Another mount may have the device number by now, and its socket the name: compare inodes. This
  * socket's inode number stays in use while the socket is open. */
-void runtime_socket_close(struct runtime_socket *made)
+void runtime_socket_close(struct runtime_socket *listener)
 {
 	struct stat st;
 
-	if (made->dir >= 0 && made->fd >= 0 && made->inode &&
-	    fstatat(made->dir, made->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    st.st_ino == made->inode)
-		unlinkat(made->dir, made->name, 0);
-	if (made->fd >= 0)
-		close(made->fd);
-	if (made->dir >= 0)
-		close(made->dir);
-	made->dir = made->fd = -1;
+	if (listener->dir >= 0 && listener->fd >= 0 && listener->inode &&
+	    fstatat(listener->dir, listener->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_ino == listener->inode)
+		unlinkat(listener->dir, listener->name, 0);
+	if (listener->fd >= 0)
+		close(listener->fd);
+	if (listener->dir >= 0)
+		close(listener->dir);
+	listener->dir = listener->fd = -1;
 }

@@ -37,16 +37,16 @@ void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_
 
 /* Makes the directory and the socket, replaces a socket of the name, and removes the sockets of
  * ended processes. 0, or -errno with a reason; then dir and fd are -1. */
-int runtime_socket_open(struct runtime_socket *made, const char *kind, dev_t device,
+int runtime_socket_open(struct runtime_socket *listener, const char *kind, dev_t device,
 			char reason[RUNTIME_REASON_MAX]);
 
 /* The same for a socket that an earlier process made. dir and fd become the struct's. */
-void runtime_socket_adopt(struct runtime_socket *made, int dir, int fd, const char *kind,
+void runtime_socket_adopt(struct runtime_socket *listener, int dir, int fd, const char *kind,
 			  dev_t device);
 
 /* Removes the socket's file, unless another socket has the name by now, and closes both
  * descriptors. */
-void runtime_socket_close(struct runtime_socket *made);
+void runtime_socket_close(struct runtime_socket *listener);
 
 /* Connects to the SOCK_SEQPACKET socket of that name in dir, with further flags for socket(2): the
  * descriptor, or -errno. */
