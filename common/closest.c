@@ -13,7 +13,7 @@ static unsigned min_of(unsigned a, unsigned b)
 }
 
 /* How many letters must be inserted, removed, replaced, or exchanged with the next letter. */
-static unsigned edit_distance(const char *one, unsigned n, const char *other, unsigned m)
+static unsigned edit_distance(const char *a, unsigned n, const char *b, unsigned m)
 {
 	unsigned rows[3][LENGTH_MAX + 1];
 
@@ -21,15 +21,14 @@ static unsigned edit_distance(const char *one, unsigned n, const char *other, un
 		rows[0][j] = j;
 	for (unsigned i = 1; i <= n; i++) {
 		unsigned *row = rows[i % 3];
-		const unsigned *above = rows[(i - 1) % 3], *second = rows[(i + 1) % 3];
+		const unsigned *previous = rows[(i - 1) % 3], *second_last = rows[(i + 1) % 3];
 
 		row[0] = i;
 		for (unsigned j = 1; j <= m; j++) {
-			row[j] = min_of(above[j] + 1, row[j - 1] + 1);
-			row[j] = min_of(row[j], above[j - 1] + (one[i - 1] != other[j - 1]));
-			if (i > 1 && j > 1 && one[i - 1] == other[j - 2] &&
-			    one[i - 2] == other[j - 1])
-				row[j] = min_of(row[j], second[j - 2] + 1);
+			row[j] = min_of(previous[j] + 1, row[j - 1] + 1);
+			row[j] = min_of(row[j], previous[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				row[j] = min_of(row[j], second_last[j - 2] + 1);
 		}
 	}
 	return rows[n % 3][m];
@@ -41,11 +40,12 @@ void closest_try(struct closest *closest, const char *name)
 
 	if (n == 0 || n > LENGTH_MAX || m > LENGTH_MAX)
 		return;
-	unsigned here = edit_distance(closest->word, (unsigned)n, name, (unsigned)m);
+	unsigned distance = edit_distance(closest->word, (unsigned)n, name, (unsigned)m);
 
 	/* A third of the letters may be wrong; in a short word, a single letter. */
-	if (here > (n + 2) / 3 || here >= m || (closest->name && here >= closest->distance))
+	if (distance > (n + 2) / 3 || distance >= m ||
+	    (closest->name && distance >= closest->distance))
 		return;
 	closest->name = name;
-	closest->distance = here;
+	closest->distance = distance;
 }

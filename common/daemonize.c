@@ -17,13 +17,13 @@
 static void launcher_wait(int fd, pid_t child)
 {
 	char byte;
-	ssize_t got;
+	ssize_t n;
 	int status = 0;
 
 	do
-		got = read(fd, &byte, 1);
-	while (got < 0 && errno == EINTR);
-	if (got == 1)
+		n = read(fd, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n == 1)
 		_exit(EXIT_SUCCESS);
 	if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
 		log_error("ended by signal %d (%s) before the mount was ready", WTERMSIG(status),
@@ -100,11 +100,11 @@ static void terminal_leave(void)
 /* Without SIGPIPE, by which a killed launcher would kill the daemon. */
 static int launcher_release(int fd)
 {
-	struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+	struct sigaction new_action = {.sa_handler = SIG_IGN}, old_action;
 
-	sigaction(SIGPIPE, &ignore, &before);
+	sigaction(SIGPIPE, &new_action, &old_action);
 	int rc = write(fd, "", 1) == 1 ? 0 : -errno;
-	sigaction(SIGPIPE, &before, NULL);
+	sigaction(SIGPIPE, &old_action, NULL);
 	return rc;
 }
 

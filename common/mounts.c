@@ -18,9 +18,9 @@
 
 #define FIELDS 6
 
-static bool is_octal(char c, char most)
+static bool is_octal(char c, char max)
 {
-	return c >= '0' && c <= most;
+	return c >= '0' && c <= max;
 }
 
 char *octal_unescape(char *text)
@@ -213,9 +213,9 @@ void unmount_lazily(const char *mountpoint, dev_t device)
 	char *const arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)mountpoint, NULL};
 	extern char **environ;
 	pid_t pid;
-	dev_t there;
+	dev_t mounted_device;
 
-	if (device && unmount_device(mountpoint, &there) == 0 && there != device)
+	if (device && unmount_device(mountpoint, &mounted_device) == 0 && mounted_device != device)
 		return;
 	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0 || geteuid() == 0)
 		return;
