@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char suffixes[] = "KMGT";
+static const char size_suffixes[] = "KMGT";
 
 /* Reads the digits at *text and moves *text past the digits, after an overflow as well: a malformed
  * number of any size is -EINVAL. */
@@ -30,7 +30,7 @@ static int number_digits(const char **text, uint64_t *value)
 /* Reads an optional unit, and returns its bytes. */
 static uint64_t number_unit(const char **text)
 {
-	const char *suffix = **text ? strchr(suffixes, **text == 'k' ? 'K' : **text) : NULL;
+	const char *suffix = **text ? strchr(size_suffixes, **text == 'k' ? 'K' : **text) : NULL;
 	uint64_t base = 1024, unit = 1;
 
 	if (!suffix || (**text == 'k' && (*text)[1] != 'B'))
@@ -42,7 +42,7 @@ static uint64_t number_unit(const char **text)
 	} else if (strncmp(*text, "iB", 2) == 0) {
 		*text += 2;
 	}
-	for (const char *power = suffixes; power <= suffix; power++)
+	for (const char *power = size_suffixes; power <= suffix; power++)
 		unit *= base;
 	return unit;
 }

@@ -88,12 +88,12 @@ bool notify_has_fds(void)
 
 uint64_t notify_watchdog_us(void)
 {
-	const char *period = getenv("WATCHDOG_USEC"), *who = getenv("WATCHDOG_PID");
+	const char *period = getenv("WATCHDOG_USEC"), *owner = getenv("WATCHDOG_PID");
 	uint64_t us, pid;
 
 	if (!period || parse_u64(period, 1, INT64_MAX, &us))
 		return 0;
-	if (who && (parse_u64(who, 1, INT32_MAX, &pid) || (pid_t)pid != getpid()))
+	if (owner && (parse_u64(owner, 1, INT32_MAX, &pid) || (pid_t)pid != getpid()))
 		return 0;
 	return us;
 }

@@ -51,7 +51,7 @@ static uint32_t character_decode(const unsigned char *text, size_t bytes)
  * or invisible (Default_Ignorable_Code_Point of Unicode 15, without the selectors of variants). */
 static const struct range {
 	uint32_t first, last;
-} unprintable[] = {
+} unprintable_ranges[] = {
     {0x00, 0x1f},	{0x7f, 0x9f},	    {0xad, 0xad},	{0x34f, 0x34f},
     {0x61c, 0x61c},	{0x115f, 0x1160},   {0x17b4, 0x17b5},	{0x180e, 0x180e},
     {0x200b, 0x200f},	{0x2028, 0x202e},   {0x2060, 0x206f},	{0x3164, 0x3164},
@@ -61,9 +61,9 @@ static const struct range {
 
 static bool character_is_printable(uint32_t code)
 {
-	for (size_t i = 0; i < sizeof(unprintable) / sizeof(unprintable[0]); i++)
-		if (code <= unprintable[i].last)
-			return code < unprintable[i].first;
+	for (size_t i = 0; i < sizeof(unprintable_ranges) / sizeof(unprintable_ranges[0]); i++)
+		if (code <= unprintable_ranges[i].last)
+			return code < unprintable_ranges[i].first;
 	return true;
 }
 
@@ -79,12 +79,12 @@ bool utf8_is_printable(const char *text)
 	return true;
 }
 
-const char *utf8_escape(const char *text, const char *also, char *to, size_t room)
+const char *utf8_escape(const char *text, const char *extra, char *to, size_t room)
 {
 	while (*text) {
 		const unsigned char *at = (const unsigned char *)text;
 		size_t length = character_bytes(at);
-		bool escaped = !length || strchr(also, *text) ||
+		bool escaped = !length || strchr(extra, *text) ||
 			       !character_is_printable(character_decode(at, length));
 
 		length = length ? length : 1;

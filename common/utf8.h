@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 /* Escapes a text for a terminal or a line of text: unprintable characters, bytes outside UTF-8, and
- * the ASCII characters in also become \ooo for each byte. Writes as many whole characters as fit,
+ * the ASCII characters in extra become \ooo for each byte. Writes as many whole characters as fit,
  * and a NUL. Returns the rest of text: "" if everything fitted, as is certain with
  * UTF8_ESCAPED_BYTES(strlen(text)) bytes. */
 #define UTF8_ESCAPED_BYTES(length) (4 * (length) + 1)
-const char *utf8_escape(const char *text, const char *also, char *to, size_t room);
+const char *utf8_escape(const char *text, const char *extra, char *to, size_t room);
 
 /* Whether the text is UTF-8 without unprintable characters. */
 bool utf8_is_printable(const char *text);
