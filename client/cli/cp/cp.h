@@ -156,7 +156,7 @@ bool cp_stopped(const struct cp *cp);
 /* Sets the exit status, unless an earlier failure has set it. */
 void cp_failed(struct cp *cp, int status);
 
-/* cp_walk.c. Queues the files of a source, and makes the directories. to.name "": the directory
+/* walk.c. Queues the files of a source, and makes the directories. to.name "": the directory
  * itself. */
 void cp_walk(struct cp *cp, const char *from, const struct cp_target *to);
 /* The directory's path and a name in it, allocated; NULL: no memory. */
@@ -164,7 +164,7 @@ char *cp_join(const char *dir, const char *name);
 /* For --verbose: reports a finished name. Any thread may call this. */
 void cp_tell(const struct cp *cp, const char *from, const char *to);
 
-/* cp_target.c: the directories of the target. */
+/* target.c: the directories of the target. */
 /* Finds the target that the command line names: a directory (name is NULL), or a name in a
  * directory, of the file that a link there leads to. The caller frees name. NULL: an error, which
  * was reported. */
@@ -181,17 +181,17 @@ void cp_dirs_end(struct cp *cp);
 bool cp_target_copy(struct cp_target *copy, const struct cp_target *to);
 void cp_target_free(struct cp_target *to);
 
-/* cp_dangling.c. Warns of copied links that lead nowhere. All files are copied. */
+/* dangling.c. Warns of copied links that lead nowhere. All files are copied. */
 void cp_dangling_report(struct cp *cp);
 
-/* cp_links.c: hard links between the files that are copied. */
+/* links.c: hard links between the files that are copied. */
 /* Whether to becomes a further name of a file that is copied already. The name is made when all
  * files are copied. */
 bool cp_link_later(struct cp *cp, const struct stat *st, const char *from,
 		   const struct cp_target *to);
 void cp_links_make(struct cp *cp);
 
-/* cp_attributes.c */
+/* attributes.c */
 /* Whether the open file is on a mount of gpumemfs. */
 bool cp_is_on_mount(int fd);
 
@@ -204,7 +204,7 @@ void cp_xattrs(int from, int to, enum cp_xattrs which);
  * now: the copy's present state; NULL: unknown. */
 int cp_attributes(int from, int fd, const struct stat *st, const struct stat *now);
 
-/* cp_pool.c */
+/* pool.c */
 void cp_queue(struct cp *cp, struct cp_file *file);
 /* Waits until the target has room for all bytes. False: there is no room, as the file's error says.
  */
@@ -213,7 +213,7 @@ void *cp_worker(void *cp);
 /* Frees files that were never opened. All workers have ended. */
 void cp_queue_free(struct cp *cp);
 
-/* cp_file.c: a file from its opening to its final name. The file keeps its first error. */
+/* file.c: a file from its opening to its final name. The file keeps its first error. */
 /* NULL: no memory. */
 struct cp_file *cp_file_new(const struct cp_source *from, const struct cp_target *to,
 			    const struct stat *st);
@@ -244,8 +244,7 @@ struct cp_buffers {
 };
 #define CP_BUFFER_BYTES (CP_PART + 4096)
 
-/* cp_part.c: takes the next part of the file and copies or verifies it. False: no parts are left.
- */
+/* part.c: takes the next part of the file and copies or verifies it. False: no parts are left. */
 bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
 
 /* Reads all bytes: 0, or an errno. ESTALE: the file has become shorter. */
@@ -253,11 +252,11 @@ int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offse
 /* The size of a part in bytes. */
 uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
 
-/* cp_staged.c. Copies a part through the thread's staging memory. False: no staging memory for this
+/* staged.c. Copies a part through the thread's staging memory. False: no staging memory for this
  * file. The file keeps an error. */
 bool cp_staged(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers, uint64_t part);
 
-/* cp_mapped.c. Maps the target, whose size is set, if a mapping is faster. */
+/* mapped.c. Maps the target, whose size is set, if a mapping is faster. */
 void cp_mapped_begin(const struct cp *cp, struct cp_file *file);
 void cp_mapped_end(struct cp_file *file);
 /* Reads bytes at the offset at of from into the target. False: the target is not mapped, or bytes
@@ -265,7 +264,7 @@ void cp_mapped_end(struct cp_file *file);
 bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes, int from,
 		    uint64_t at);
 
-/* cp_partial.c: the partial file beside the target. */
+/* partial.c: the partial file beside the target. */
 /* The attribute with the progress of a partial file; no finished copy has this attribute. Not below
  * user.gpumem., which is the daemon's. */
 #define CP_PARTIAL_NOTE "user.gpumem-cp"
@@ -282,7 +281,7 @@ int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes);
 uint64_t cp_file_prefix(const struct cp_file *file);
 void cp_partial_note_all(struct cp *cp);
 
-/* cp_progress.c: draws the progress. The main thread alone may call this. */
+/* progress.c: draws the progress. The main thread alone may call this. */
 void cp_progress(const struct cp *cp);
 void cp_progress_end(const struct cp *cp);
 
