@@ -124,7 +124,7 @@ help:
 #: make examples             build/examples: the C programs of scripts/examples, with the library of the build
 #: make check                install, build and run every test: at most 15 minutes on 2 cores
 #: make check-quick          build, lint files that differ from main, unit tests, 30 mount tests: at most 2 minutes
-#: make lint                 style, words of comments, warnings as errors, static analysis
+#: make lint                 style, words of comments, names, warnings as errors, static analysis
 #: make format               format the code as `make lint` requires
 #: make check-unit           unit tests (also check-asan, check-tsan: the same under sanitizers)
 #: make check-mount          tests against real mounts: stand-in driver, host backend (more of it in check-asan)
