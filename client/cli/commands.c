@@ -59,18 +59,19 @@ void command_unknown(const char *name)
 		cli_error("unknown command %s (gpumem help)", name);
 }
 
+static void summary_write(FILE *out, const char *name, const char *summary)
+{
+	fprintf(out, "  %-11s %s\n", name, summary);
+}
+
 void commands_help_write(FILE *out)
 {
 	fputs("usage: gpumem COMMAND [OPTIONS] [ARGS]\n\n"
 	      "Manages files in GPU memory. See gpumem(1) for details.\n\n",
 	      out);
-	for (unsigned i = 0; commands[i]; i++) {
-		char left[64];
-
-		snprintf(left, sizeof(left), "%s %s", commands[i]->name, commands[i]->words);
-		cli_help_row(out, left, commands[i]->summary);
-	}
-	cli_help_row(out, "help COMMAND", "Show how to use a command");
+	for (unsigned i = 0; commands[i]; i++)
+		summary_write(out, commands[i]->name, commands[i]->summary);
+	summary_write(out, "help", "Show how to use a command: gpumem help COMMAND");
 	fputs("\n  -h, --help      print this\n  -V, --version   print the version\n", out);
 }
 

@@ -172,9 +172,10 @@ static const struct cli_option options[] = {
 const struct command command_drop = {
     .name = "drop",
     .words = "PATH...",
-    .summary = "Drop files, or all files below a directory, from the page cache",
-    .more = "Changes made through mappings are written to the GPU first. Pages that a process has\n"
-	    "mapped stay. With --leases, files that are busy because processes share them can be\n"
+    .summary = "Drop files from the page cache",
+    .more = "Of a directory, all files below. Changes made through mappings are written to the\n"
+	    "GPU first. Pages that a process has mapped stay. With --leases, files that are busy "
+	    "because processes share them can be\n"
 	    "changed again; the mappings of these processes stay.",
     .options = options,
     .min_words = 1,

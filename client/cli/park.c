@@ -280,7 +280,7 @@ static const struct cli_option options[] = {
 const struct command command_park = {
     .name = "park",
     .words = "PID|PATH...",
-    .summary = "Ask processes to give the GPU memory of their files back for a while",
+    .summary = "Ask processes to give the GPU memory of their files back",
     .more =
 	"All files of processes, or files in all of your processes. A process acts at its next\n"
 	"gpumem_safe_point. A file in the current directory whose name is a number: ./NUMBER.",

@@ -297,8 +297,9 @@ static const struct cli_option fetch_options[] = {CLI_JSON, {0}};
 const struct command command_fetch = {
     .name = "fetch",
     .words = "PATH...",
-    .summary = "Bring files, or all files below a directory, back to their GPU",
-    .more = "Files that were not used for a longer time leave if the GPU is full.",
+    .summary = "Bring files back to their GPU",
+    .more = "Of a directory, all files below. Files that were not used for a longer time leave if "
+	    "the GPU is full.",
     .options = fetch_options,
     .min_words = 1,
     .max_words = -1,
@@ -314,9 +315,9 @@ static const struct cli_option evict_options[] = {
 const struct command command_evict = {
     .name = "evict",
     .words = "PATH...",
-    .summary = "Move files, or all files below a directory, from their GPU to a slower place",
-    .more = "To system memory, or to a disk: the mount needs -o spill=. A process\n"
-	    "that maps such a file gets it on the GPU again.\n"
+    .summary = "Move files from their GPU to system memory or to a disk",
+    .more = "Of a directory, all files below. The mount needs -o spill=. A process that\n"
+	    "maps such a file gets it on the GPU again.\n"
 	    "With --free, the files that were not used for the longest time leave; root and the\n"
 	    "user of the daemon alone may do that.",
     .options = evict_options,

@@ -153,8 +153,9 @@ static const struct cli_option options[] = {CLI_JSON, {0}};
 const struct command command_save = {
     .name = "save",
     .words = "[PATH...]",
-    .summary = "Save files with persist=disk, or all of them below a directory, to the disk",
-    .more = "Without PATH, those of every mount that has a spool. Only changes since the\n"
+    .summary = "Save files with persist=disk to the disk",
+    .more = "Of a directory, all files below; without PATH, those of every mount that has a\n"
+	    "spool. Only changes since the\n"
 	    "last save are written.",
     .options = options,
     .max_words = -1,

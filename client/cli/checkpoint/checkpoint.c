@@ -342,7 +342,7 @@ static const struct cli_option options[] = {
 const struct command command_checkpoint = {
     .name = "checkpoint",
     .words = "PID|DIR",
-    .summary = "Stop a process's use of GPUs, with its GPU memory in system memory or saved",
+    .summary = "Stop a process's use of GPUs, and keep or save its GPU memory",
     .more = "The driver moves what the process has allocated. Files that the process has mapped\n"
 	    "are parked before, as by gpumem park, and mapped again after.",
     .options = options,

@@ -176,11 +176,6 @@ static int words_check(struct cli_args *args)
 	return 0;
 }
 
-void cli_help_row(FILE *out, const char *left, const char *right)
-{
-	fprintf(out, "  %-28s %s\n", left, right);
-}
-
 static void help_option_write(FILE *out, const struct cli_option *option)
 {
 	char left[64];
@@ -189,7 +184,7 @@ static void help_option_write(FILE *out, const struct cli_option *option)
 		 option->code < CLI_LONG ? option->code : ' ',
 		 option->code < CLI_LONG ? ", " : "  ", option->name, option->value ? "=" : "",
 		 option->value ? option->value : "");
-	cli_help_row(out, left, option->help);
+	fprintf(out, "  %-28s %s\n", left, option->help);
 }
 
 void command_help_write(FILE *out, const struct command *command)

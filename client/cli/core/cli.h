@@ -86,8 +86,6 @@ void commands_help_write(FILE *out);
 
 /* The help of a command. */
 void command_help_write(FILE *out, const struct command *command);
-/* A row of two columns, of any help. */
-void cli_help_row(FILE *out, const char *left, const char *right);
 
 /* The code of the next option. 0: no more options, argc and argv have the arguments. -1: an error,
  * which was reported. --help prints the help and ends the program. */

@@ -147,13 +147,14 @@ static bool is_root(int folder)
 }
 
 /* Only the daemon makes names at the root of a mount. Reports a target there. */
-static bool target_is_root(struct cp *cp, const struct beneath_place *place, const char *word)
+static bool target_is_root(struct cp *cp, const struct beneath_place *place, int kind,
+			   const char *word)
 {
 	AUTO_FREE char *all = NULL;
 
 	if (!is_root(place->folder) || !(all = root_directories(place->folder)))
 		return false;
-	if (place->name && strncmp(place->name, "gpu", 3) == 0)
+	if (kind != BENEATH_DIRECTORY && place->name && strncmp(place->name, "gpu", 3) == 0)
 		cli_error("%s: there is no such GPU here: files go below %s", word, all);
 	else
 		cli_error("%s: files go below one of the directories of the mount: %s", word, all);
@@ -172,7 +173,7 @@ struct cp_dir *cp_target_find(struct cp *cp, const char *word, char **name)
 		target_fail(cp, word, -kind);
 		return NULL;
 	}
-	if (target_is_root(cp, &place, word)) {
+	if (target_is_root(cp, &place, kind, word)) {
 		beneath_place_free(&place);
 		return NULL;
 	}

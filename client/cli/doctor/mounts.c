@@ -39,7 +39,7 @@ static void report_no_mount(struct doctor *doctor)
 			    "-v /mnt/gpumem:/mnt/gpumem:rslave",
 			    "this is a container, and no gpumemfs is mounted in it");
 	else
-		doctor_find(doctor, DOCTOR_ERROR, "mount", "gpumemfs /mnt/gpumem",
+		doctor_find(doctor, DOCTOR_NOTE, "mount", "gpumemfs /mnt/gpumem",
 			    "no gpumemfs is mounted here");
 }
 
