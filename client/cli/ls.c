@@ -167,10 +167,18 @@ static void entry_row(struct table *table, const json_t *entry)
 
 static void entries_write(const json_t *entries)
 {
-	static const char *const heads[] = {"MODE",  "SIZE",	"MEMORY", "WHERE",
-					    "PAGES", "SHARERS", "MAPPED", "NAME"};
+	static const struct table_column columns[] = {
+	    {"MODE", TABLE_OPTIONAL},
+	    {"SIZE", TABLE_RIGHT},
+	    {"MEMORY", TABLE_RIGHT},
+	    {"WHERE", 0},
+	    {"PAGES", TABLE_OPTIONAL},
+	    {"SHARERS", TABLE_RIGHT},
+	    {"MAPPED", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"NAME", 0},
+	};
 
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x66, entries, entry_row);
+	table_list(TABLE(columns), entries, entry_row);
 }
 
 static void word_list(struct listing *listing, const char *word)

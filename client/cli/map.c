@@ -34,12 +34,12 @@ static json_t *layout_json(const struct layout_list *layout)
 
 static void layout_table(const struct layout_list *layout)
 {
-	struct table table = {.columns = 4, .right = 0x7};
+	static const struct table_column columns[] = {{"OFFSET", TABLE_RIGHT},
+						      {"BYTES", TABLE_RIGHT},
+						      {"IN CHUNK", TABLE_RIGHT},
+						      {"KIND", 0}};
+	struct table table = TABLE(columns);
 
-	table_cell(&table, COLOUR_DIM, "OFFSET");
-	table_cell(&table, COLOUR_DIM, "BYTES");
-	table_cell(&table, COLOUR_DIM, "IN CHUNK");
-	table_cell(&table, COLOUR_DIM, "KIND");
 	for (size_t i = 0; i < layout->count; i++) {
 		const struct layout_extent *one = &layout->at[i];
 

@@ -176,9 +176,14 @@ static void process_row(struct table *table, const json_t *row)
 
 static void processes_write(const json_t *all)
 {
-	static const char *const heads[] = {"PID", "FILES", "COMMAND", "RESULT"};
+	static const struct table_column columns[] = {
+	    {"PID", TABLE_RIGHT},
+	    {"FILES", TABLE_RIGHT},
+	    {"COMMAND", TABLE_OPTIONAL},
+	    {"RESULT", 0},
+	};
 
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3, all, process_row);
+	table_list(TABLE(columns), all, process_row);
 }
 
 static int options_read(struct cli_args *args, struct parking *parking, int *json)

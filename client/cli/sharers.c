@@ -68,10 +68,17 @@ static void sharer_row(struct table *table, const json_t *one)
 
 static void sharers_write(const json_t *all)
 {
-	static const char *const heads[] = {"PID",   "USER",	"ACCESS", "SIZE",
-					    "SINCE", "COMMAND", "PATH"};
+	static const struct table_column columns[] = {
+	    {"PID", TABLE_RIGHT},
+	    {"USER", 0},
+	    {"ACCESS", 0},
+	    {"SIZE", TABLE_RIGHT},
+	    {"SINCE", TABLE_OPTIONAL},
+	    {"COMMAND", TABLE_OPTIONAL},
+	    {"PATH", 0},
+	};
 
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x9, all, sharer_row);
+	table_list(TABLE(columns), all, sharer_row);
 }
 
 static int sharers_of_mount(const char *where, const char *inside, void *all)

@@ -212,7 +212,14 @@ static void place_row(struct table *table, const json_t *place)
 /* A row for each place of each GPU with several places. */
 static void places_write(const json_t *gpus)
 {
-	static const char *const heads[] = {"GPU", "PLACE", "SIZE", "HELD", "IN-FILES", "MOVED-IN"};
+	static const struct table_column columns[] = {
+	    {"GPU", 0},
+	    {"PLACE", 0},
+	    {"SIZE", TABLE_RIGHT},
+	    {"HELD", TABLE_RIGHT},
+	    {"IN-FILES", TABLE_RIGHT},
+	    {"MOVED-IN", TABLE_RIGHT},
+	};
 	json_t *rows = json_array(), *gpu, *place;
 	const char *name;
 	size_t i;
@@ -232,15 +239,26 @@ static void places_write(const json_t *gpus)
 		}
 	}
 	if (json_array_size(rows))
-		table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3c, rows, place_row);
+		table_list(TABLE(columns), rows, place_row);
 	json_decref(rows);
 }
 
 static void mount_write(const json_t *facts)
 {
-	static const char *const heads[] = {"GPU",     "SIZE",	     "USED",	 "MOUNT",
-					    "AVAIL",   "",	     "USE%",	 "FILES",
-					    "SHARERS", "BAR-MAPPED", "PROVIDER", "HEALTH"};
+	static const struct table_column columns[] = {
+	    {"GPU", 0},
+	    {"SIZE", TABLE_RIGHT},
+	    {"USED", TABLE_RIGHT},
+	    {"MOUNT", TABLE_RIGHT},
+	    {"AVAIL", TABLE_RIGHT},
+	    {"", TABLE_OPTIONAL},
+	    {"USE%", TABLE_RIGHT},
+	    {"FILES", TABLE_RIGHT},
+	    {"SHARERS", TABLE_RIGHT},
+	    {"BAR-MAPPED", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"PROVIDER", TABLE_OPTIONAL},
+	    {"HEALTH", 0},
+	};
 
 	fputs(output_colour(stdout, COLOUR_STRONG), stdout);
 	output_text(stdout, "%s", json_string_value(json_object_get(facts, "mount")));
@@ -258,8 +276,7 @@ static void mount_write(const json_t *facts)
 		    json_string_value(json_object_get(facts, "backend")),
 		    driver ? driver : "(system memory: no GPU is in use)",
 		    json_string_value(json_object_get(facts, "transport")));
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3de, json_object_get(facts, "gpus"),
-		   gpu_row);
+	table_list(TABLE(columns), json_object_get(facts, "gpus"), gpu_row);
 	const json_t *gpu;
 	size_t i;
 

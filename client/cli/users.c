@@ -100,11 +100,21 @@ static void user_row(struct table *table, const json_t *one)
 
 static void users_write(const json_t *all)
 {
-	static const char *const heads[] = {"USER",   "GPU",	     "HOST",  "SPILL",
-					    "DISK",   "HELD",	     "NAMES", "DESCRIPTORS",
-					    "LEASES", "CONNECTIONS", "MOUNT"};
+	static const struct table_column columns[] = {
+	    {"USER", 0},
+	    {"GPU", TABLE_RIGHT},
+	    {"HOST", TABLE_RIGHT},
+	    {"SPILL", TABLE_RIGHT},
+	    {"DISK", TABLE_RIGHT},
+	    {"HELD", TABLE_RIGHT},
+	    {"NAMES", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"DESCRIPTORS", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"LEASES", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"CONNECTIONS", TABLE_RIGHT | TABLE_OPTIONAL},
+	    {"MOUNT", 0},
+	};
 
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x3fe, all, user_row);
+	table_list(TABLE(columns), all, user_row);
 }
 
 static bool user_find(const char *name, struct listing *listing)

@@ -8,6 +8,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "client/cli/core/cli.h"
@@ -19,6 +20,13 @@
 enum output_glyphs output_glyphs(void)
 {
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? OUTPUT_UNICODE : OUTPUT_ASCII;
+}
+
+unsigned output_terminal_width(FILE *out)
+{
+	struct winsize size;
+
+	return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /* The number of steps that are full. */

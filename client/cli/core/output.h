@@ -27,6 +27,8 @@ const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum outpu
 const char *output_curve(const double *values, unsigned count, enum output_glyphs glyphs,
 			 char *text);
 
+/* The width of the terminal that the stream writes to; 0: no terminal. */
+unsigned output_terminal_width(FILE *out);
 /* The number of columns of the text on a terminal. */
 unsigned output_width(const char *text);
 
@@ -53,25 +55,33 @@ bool output_coloured(FILE *out);
  */
 const char *output_colour(FILE *out, enum output_colour colour);
 
-/* A table with columns as wide as their widest cell. */
+/* A table with columns as wide as their widest cell. On a terminal that is too narrow, columns with
+ * TABLE_OPTIONAL are left out, from the last one on, until the table fits. */
+enum table_flags { TABLE_RIGHT = 1, TABLE_OPTIONAL = 2 }; /* TABLE_RIGHT: aligned to the right */
+struct table_column {
+	const char *head;
+	unsigned flags;
+};
 #define OUTPUT_COLUMNS_MAX 16
 struct table {
-	unsigned columns;
-	unsigned right; /* bit per column: aligned to the right */
+	const struct table_column *columns;
+	unsigned n_columns;
 	struct table_cell *cells;
 	size_t count;
 	bool failed;
 };
-/* Adds a cell, row by row; the first row is the heading. The text is copied. */
+/* The table of an array of columns, with the heading as its first row. */
+#define TABLE(array) table_of(array, sizeof(array) / sizeof((array)[0]))
+struct table table_of(const struct table_column *columns, unsigned count);
+/* Adds a cell, row by row. The text is copied. */
 void table_cell(struct table *table, enum output_colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A cell with the name that output_json_user has put into "user", or with the number in "uid". */
 void table_user(struct table *table, enum output_colour colour, const json_t *row);
 void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
-/* Writes a table to stdout: the heading, and for each object of the list what row adds. right: as
- * in struct table. */
-void table_list(const char *const *heads, unsigned columns, unsigned right, const json_t *list,
+/* Writes a table to stdout, with what row adds for each object of the list, and frees the table. */
+void table_list(struct table table, const json_t *list,
 		void (*row)(struct table *table, const json_t *one));
 
 /* Ends a command that lists: writes the list as JSON under its name, or by table if the list is not

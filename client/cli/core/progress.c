@@ -14,9 +14,9 @@
 
 unsigned progress_columns(void)
 {
-	struct winsize size;
+	unsigned width = output_terminal_width(stderr);
 
-	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+	return width ? width : 80;
 }
 
 void progress_draw(FILE *out, unsigned columns, uint64_t done, uint64_t total,

@@ -8,6 +8,9 @@
 #include "common/cleanup.h"
 #include "common/vector.h"
 
+/* Blanks between two columns. */
+#define COLUMN_GAP 2U
+
 struct table_cell {
 	char *text;
 	enum output_colour colour;
@@ -38,6 +41,15 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 		table->failed = true;
 }
 
+struct table table_of(const struct table_column *columns, unsigned count)
+{
+	struct table table = {.columns = columns, .n_columns = count};
+
+	for (unsigned i = 0; i < count; i++)
+		table_cell(&table, COLOUR_DIM, "%s", columns[i].head);
+	return table;
+}
+
 void table_user(struct table *table, enum output_colour colour, const json_t *row)
 {
 	const char *user = json_string_value(json_object_get(row, "user"));
@@ -54,16 +66,33 @@ static void table_measure(const struct table *table, unsigned *widths)
 	for (size_t i = 0; i < table->count; i++) {
 		unsigned width = output_width(table->cells[i].text);
 
-		if (width > widths[i % table->columns])
-			widths[i % table->columns] = width;
+		if (width > widths[i % table->n_columns])
+			widths[i % table->n_columns] = width;
+	}
+}
+
+/* Adds up the widths and the gaps of the columns, less one gap, and sets hidden for columns until
+ * the sum fits into a terminal. */
+static void table_fit(const struct table *table, const unsigned *widths, unsigned most,
+		      bool *hidden)
+{
+	unsigned total = 0;
+
+	for (unsigned i = 0; i < table->n_columns; i++)
+		total += widths[i] + COLUMN_GAP;
+	for (unsigned i = table->n_columns; i-- && total > most + COLUMN_GAP;) {
+		hidden[i] = table->columns[i].flags & TABLE_OPTIONAL;
+		if (hidden[i])
+			total -= widths[i] + COLUMN_GAP;
 	}
 }
 
 static void table_write_cell(const struct table *table, size_t i, unsigned width, FILE *out)
 {
 	const struct table_cell *cell = &table->cells[i];
-	unsigned column = (unsigned)(i % table->columns), pad = width - output_width(cell->text);
-	bool right = table->right >> column & 1, last = column + 1 == table->columns;
+	unsigned column = (unsigned)(i % table->n_columns), pad = width - output_width(cell->text);
+	bool right = table->columns[column].flags & TABLE_RIGHT;
+	bool last = column + 1 == table->n_columns;
 
 	fprintf(out, "%*s%s%s%s", right ? (int)pad : 0, "",
 		cell->colour ? output_colour(out, cell->colour) : "", cell->text,
@@ -71,16 +100,21 @@ static void table_write_cell(const struct table *table, size_t i, unsigned width
 	if (last)
 		fputc('\n', out);
 	else
-		fprintf(out, "%*s  ", right ? 0 : (int)pad, "");
+		fprintf(out, "%*s", (int)(COLUMN_GAP + (right ? 0 : pad)), "");
 }
 
+/* The last column is never optional. */
 void table_write(const struct table *table, FILE *out)
 {
-	unsigned widths[OUTPUT_COLUMNS_MAX] = {0};
+	unsigned widths[OUTPUT_COLUMNS_MAX] = {0}, most = output_terminal_width(out);
+	bool hidden[OUTPUT_COLUMNS_MAX] = {0};
 
 	table_measure(table, widths);
+	if (most)
+		table_fit(table, widths, most, hidden);
 	for (size_t i = 0; i < table->count; i++)
-		table_write_cell(table, i, widths[i % table->columns], out);
+		if (!hidden[i % table->n_columns])
+			table_write_cell(table, i, widths[i % table->n_columns], out);
 	if (table->failed)
 		fputs("(no memory for the rest)\n", out);
 }
@@ -93,15 +127,12 @@ void table_free(struct table *table)
 	*table = (struct table){0};
 }
 
-void table_list(const char *const *heads, unsigned columns, unsigned right, const json_t *list,
+void table_list(struct table table, const json_t *list,
 		void (*row)(struct table *table, const json_t *one))
 {
-	struct table table = {.columns = columns, .right = right};
 	const json_t *one;
 	size_t i;
 
-	for (i = 0; i < columns; i++)
-		table_cell(&table, COLOUR_DIM, "%s", heads[i]);
 	json_array_foreach (list, i, one)
 		row(&table, one);
 	table_write(&table, stdout);

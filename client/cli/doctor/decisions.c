@@ -77,15 +77,14 @@ static void decision_write_cell(struct table *table, const json_t *decision, con
 
 void doctor_decisions_write(const json_t *decisions)
 {
-	struct table table = {.columns = 3};
+	static const struct table_column columns[] = {{"DECIDED", 0}, {"AS", 0}, {"WHY", 0}};
 	const json_t *decision;
 	size_t i;
 
 	if (!json_array_size(decisions))
 		return;
-	table_cell(&table, COLOUR_STRONG, "DECIDED");
-	table_cell(&table, COLOUR_STRONG, "AS");
-	table_cell(&table, COLOUR_STRONG, "WHY");
+	struct table table = TABLE(columns);
+
 	json_array_foreach (decisions, i, decision) {
 		decision_write_cell(&table, decision, "name");
 		decision_write_cell(&table, decision, "value");

@@ -73,10 +73,12 @@ static void use_row(struct table *table, const json_t *one)
 
 static void uses_write(const json_t *list)
 {
-	static const char *const heads[] = {"PID",	  "USER", "COMMAND",
-					    "GETS BYTES", "FILE", "TO HAVE THE MEMORY"};
+	static const struct table_column columns[] = {
+	    {"PID", TABLE_RIGHT}, {"USER", 0}, {"COMMAND", TABLE_OPTIONAL},
+	    {"GETS BYTES", 0},	  {"FILE", 0}, {"TO HAVE THE MEMORY", 0},
+	};
 
-	table_list(heads, sizeof(heads) / sizeof(heads[0]), 0x1, list, use_row);
+	table_list(TABLE(columns), list, use_row);
 }
 
 /* Reports the processes of which the caller may not see the mappings. */

@@ -4,6 +4,7 @@
 #include "client/cli/core/progress.h"
 #include "common/mounts.h"
 
+#include <pty.h>
 #include <string.h>
 
 #include "tests/unit/unit.h"
@@ -140,7 +141,8 @@ static char *written(void (*write)(FILE *out))
 
 static void write_hostile(FILE *out)
 {
-	struct table table = {.columns = 2};
+	static const struct table_column columns[] = {{"ONE", 0}, {"TWO", 0}};
+	struct table table = TABLE(columns);
 
 	table_cell(&table, COLOUR_NONE, "%s", "a\nb\033]0;t\a");
 	table_cell(&table, COLOUR_NONE,
@@ -156,29 +158,72 @@ START_TEST(what_is_printed_cannot_harm_a_terminal)
 {
 	char *text = written(write_hostile);
 
-	ck_assert_str_eq(text, "a\\012b\\033]0;t\\007  c\\302\\2332J\\134\n"
+	ck_assert_str_eq(text, "ONE                 TWO\n"
+			       "a\\012b\\033]0;t\\007  c\\302\\2332J\\134\n"
 			       "d\\302\\205\\012e\\015\\376\n");
 	free(text);
 }
 END_TEST
 
-START_TEST(tables_line_up)
+static const struct table_column columns[] = {{"NAME", 0},
+					      {"SIZE", TABLE_RIGHT},
+					      {"STATE", TABLE_OPTIONAL},
+					      {"KIND", TABLE_OPTIONAL},
+					      {"END", 0}};
+
+static void write_table(FILE *out)
 {
-	struct table table = {.columns = 3, .right = 2};
-	static const char *const cells[] = {"NAME", "SIZE",   "END",	 "ä", "7",
-					    "x",    "longer", "1234567", "y"};
-	char text[512] = "";
-	FILE *out = fmemopen(text, sizeof(text), "w");
+	static const char *const cells[] = {"ä",      "7",	 "idle", "rw", "x",
+					    "longer", "1234567", "busy", "ro", "y"};
+	struct table table = TABLE(columns);
 
 	for (int i = 0; i < COUNT(cells); i++)
-		table_cell(&table, i < 3 ? COLOUR_DIM : COLOUR_NONE, "%s", cells[i]);
+		table_cell(&table, COLOUR_NONE, "%s", cells[i]);
 	table_write(&table, out);
-	fclose(out);
 	table_free(&table);
+}
+
+START_TEST(tables_line_up)
+{
+	char *text = written(write_table);
+
 	/* No colours, because the output is no terminal. */
-	ck_assert_str_eq(text, "NAME       SIZE  END\n"
-			       "ä             7  x\n"
-			       "longer  1234567  y\n");
+	ck_assert_str_eq(text, "NAME       SIZE  STATE  KIND  END\n"
+			       "ä             7  idle   rw    x\n"
+			       "longer  1234567  busy   ro    y\n");
+	free(text);
+}
+END_TEST
+
+/* What a terminal of that width gets, up to the end of the first line. */
+static void check_heading(unsigned short width, const char *heading)
+{
+	const struct winsize size = {.ws_row = 24, .ws_col = width};
+	char text[4096];
+	int shell, terminal;
+
+	ck_assert_int_eq(openpty(&shell, &terminal, NULL, NULL, &size), 0);
+	FILE *out = fdopen(terminal, "w");
+
+	write_table(out);
+	fflush(out);
+	ssize_t n = read(shell, text, sizeof(text) - 1);
+
+	ck_assert_int_gt(n, 0);
+	text[n] = '\0';
+	text[strcspn(text, "\r\n")] = '\0';
+	ck_assert_str_eq(text, heading);
+	fclose(out);
+	close(shell);
+}
+
+START_TEST(tables_fit_into_a_terminal)
+{
+	setenv("NO_COLOR", "1", 1);
+	check_heading(33, "NAME       SIZE  STATE  KIND  END");
+	check_heading(32, "NAME       SIZE  STATE  END");
+	check_heading(26, "NAME       SIZE  END");
+	check_heading(5, "NAME       SIZE  END");
 }
 END_TEST
 
@@ -235,6 +280,7 @@ int main(void)
 	tcase_add_test(tests, what_is_printed_cannot_harm_a_terminal);
 	tcase_add_loop_test(tests, names_cannot_harm_a_terminal, 0, COUNT(names));
 	tcase_add_test(tests, tables_line_up);
+	tcase_add_test(tests, tables_fit_into_a_terminal);
 	tcase_add_test(tests, progress_never_wraps);
 	tcase_add_test(tests, progress_has_a_bar_where_there_is_room);
 	return unit_main(suite);
