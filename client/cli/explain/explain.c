@@ -105,9 +105,10 @@ static const char *why_there(const struct residence *residence)
 
 static const char *why_copied(bool trusted)
 {
-	return trusted ? "a process that may only read it gets the memory itself (share=trusted)"
-		       : "a process that may only read it gets a private copy (share=trusted: the "
-			 "memory itself)";
+	return trusted
+		   ? "a process that opens it for reading gets the memory itself (share=trusted)"
+		   : "a process that opens it for reading gets a private copy (share=trusted: the "
+		     "memory itself)";
 }
 
 /* A regular file of a mount. */
