@@ -9,6 +9,7 @@
 #include "backend/pool.h"
 #include "fs/core/fs.h"
 #include "fs/share/lease_list.h"
+#include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
 #include "fs/tree/inode_table.h"
@@ -184,10 +185,21 @@ static const struct fact place_rows[] = {
 static const struct fact_group place_facts =
     FACT_GROUP(FACT_GPU_PLACE, "places", place_rows, struct place_numbers, place_read);
 
+/* clang-format off */
 const struct fact_group *const fact_groups[] = {
-    &mount_facts,  &spool_facts, &tier_facts, &spill_facts, &compaction_facts,
-    &volume_facts, &gpu_facts,	 &bar_facts,  &place_facts, NULL,
+    &mount_facts,
+    &spool_facts,
+    &tier_facts,
+    &spill_facts,
+    &compaction_facts,
+    &delegation_facts,
+    &volume_facts,
+    &gpu_facts,
+    &bar_facts,
+    &place_facts,
+    NULL,
 };
+/* clang-format on */
 
 static unsigned place_subjects(struct fs *fs, struct fact_subject *subjects)
 {

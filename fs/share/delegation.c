@@ -14,6 +14,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "fs/core/fact.h"
 #include "fs/core/fs.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
@@ -225,8 +226,10 @@ static void recall_send(struct share *share, struct delegation_file *file,
 		struct share_lease *lease = file->delegated;
 
 		delegation_end(file, lease);
-		recall->unanswered +=
-		    share_tell_process(share, lease->holder, recall->number, &notice);
+		bool awaited = share_tell_process(share, lease->holder, recall->number, &notice);
+
+		recall->unanswered += awaited;
+		share->delegations.counters.sent += awaited;
 	}
 	file_put(share, file);
 }
@@ -257,6 +260,7 @@ void delegations_recall(struct share *share, uint64_t ino)
 	}
 	recall_wait(share, ino);
 	DL_DELETE(share->delegations.recalls, &recall);
+	share->delegations.counters.late += recall.unanswered;
 	if (recall.unanswered)
 		share_recall_is_late(share, recall.number);
 	pthread_cond_broadcast(&share->delegations.answered);
@@ -272,3 +276,24 @@ void delegation_answered(struct share *share, uint32_t number)
 	recall->unanswered--;
 	pthread_cond_broadcast(&share->delegations.answered);
 }
+
+static bool counters_read(const struct fact_subject *subject, void *numbers)
+{
+	struct share *share = atomic_load(&subject->fs->share);
+
+	if (!share)
+		return false;
+	scoped_lock(&share->lock);
+	*(struct delegation_counters *)numbers = share->delegations.counters;
+	return true;
+}
+
+static const struct fact counter_rows[] = {
+    FACT(struct delegation_counters, sent, "sent", "recalls_total",
+	 "Recalls of the right to read a file through the page cache."),
+    FACT(struct delegation_counters, late, "late", "recalls_late_total",
+	 "Recalls that a process did not answer in time."),
+};
+
+const struct fact_group delegation_facts =
+    FACT_GROUP(FACT_MOUNT, "recalls", counter_rows, struct delegation_counters, counters_read);

@@ -22,8 +22,14 @@ struct delegation_recall {
 	unsigned unanswered; /* notices */
 };
 
+struct delegation_counters {
+	uint64_t sent; /* notices that recalled a delegation */
+	uint64_t late; /* notices that had no answer in time */
+};
+
 /* Part of the share; under its lock, and so is answered. */
 struct delegations {
+	struct delegation_counters counters;
 	struct delegation_file *files;	   /* by the inode's number */
 	struct delegation_recall *recalls; /* that wait */
 	pthread_cond_t answered;

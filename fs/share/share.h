@@ -14,6 +14,7 @@
 #include "common/protocol.h"
 #include "fs/file/file.h"
 
+struct fact_group;
 struct fs;
 struct inode;
 struct session;
@@ -95,5 +96,8 @@ void share_want_memory(void *share, const struct volume *volume, uint64_t bytes)
  * says. */
 int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 		 uint64_t lease, struct inode **inode);
+
+/* delegation.c: for .gpumem/ */
+extern const struct fact_group delegation_facts;
 
 #endif

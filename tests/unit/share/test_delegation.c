@@ -168,6 +168,7 @@ START_TEST(a_process_that_does_not_answer)
 	ck_assert_int_eq(add(&loads, FILE_NO_WAIT), 0);
 	delegations_recall(&share, inode->ino);
 	end(&loads);
+	ck_assert_uint_eq(share.delegations.counters.late, 1);
 	ck_assert(!gets_delegation());
 	ck_assert_int_eq(recv(peer, &notice, sizeof(notice), 0), sizeof(notice));
 	ck_assert_uint_eq(notice.what, GPUMEM_NOTICE_RECALL);
