@@ -63,23 +63,24 @@ struct ahead {
 	struct ahead_block blocks[];
 };
 
-int ahead_new(struct backend *backend, unsigned most, struct ahead **ahead)
+int ahead_new(struct backend *backend, unsigned n_blocks, struct ahead **ahead)
 {
-	struct ahead *made = cacheline_calloc(sizeof(*made) + most * sizeof(made->blocks[0]));
+	struct ahead *new_ahead =
+	    cacheline_calloc(sizeof(*new_ahead) + n_blocks * sizeof(new_ahead->blocks[0]));
 
-	assert(most <= UINT8_MAX);
-	if (!made)
+	assert(n_blocks <= UINT8_MAX);
+	if (!new_ahead)
 		return -ENOMEM;
-	made->backend = backend;
-	made->n_blocks = most;
-	pthread_mutex_init(&made->lock, NULL);
-	for (unsigned i = 0; i < most; i++) {
-		made->blocks[i].ahead = made;
-		made->blocks[i].key = &made->keys[i];
-		pthread_mutex_init(&made->blocks[i].copy_lock, NULL);
-		DL_APPEND(made->empty, &made->blocks[i]);
+	new_ahead->backend = backend;
+	new_ahead->n_blocks = n_blocks;
+	pthread_mutex_init(&new_ahead->lock, NULL);
+	for (unsigned i = 0; i < n_blocks; i++) {
+		new_ahead->blocks[i].ahead = new_ahead;
+		new_ahead->blocks[i].key = &new_ahead->keys[i];
+		pthread_mutex_init(&new_ahead->blocks[i].copy_lock, NULL);
+		DL_APPEND(new_ahead->empty, &new_ahead->blocks[i]);
 	}
-	*ahead = made;
+	*ahead = new_ahead;
 	return 0;
 }
 

@@ -57,9 +57,9 @@ static struct losses files_count_lost(struct fs *fs, const struct device *device
 	return losses;
 }
 
-static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
+static void gpu_fault_reset(void *context, struct device *device, int64_t ms)
 {
-	struct fs *fs = of;
+	struct fs *fs = context;
 	struct losses losses = files_count_lost(fs, device);
 
 	if (losses.lost > NAMED_MAX)
@@ -70,9 +70,9 @@ static void gpu_fault_reset(void *of, struct device *device, int64_t ms)
 }
 
 /* A new process may be able to use a GPU that this process cannot recover. */
-static void gpu_fault_request_replacement(void *of, struct device *device)
+static void gpu_fault_request_replacement(void *context, struct device *device)
 {
-	struct fs *fs = of;
+	struct fs *fs = context;
 
 	if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		fdstore_request_replacement(fs->fdstore, device->uuid);
