@@ -73,13 +73,13 @@ static struct layout_piece chunk_piece(const struct extents_hole *hole, uint64_t
 {
 	uint64_t start = align_down(at, unit);
 	uint64_t border = align_down(hole->end, unit);
-	uint64_t most = max_of(align_down(max_chunk, unit), unit);
+	uint64_t max_bytes = max_of(align_down(max_chunk, unit), unit);
 
 	prealloc_end = piece_end(hole, start, end, prealloc_end);
 	return (struct layout_piece){
 	    .offset = start,
-	    .bytes = min_of(min_of(align_up(prealloc_end, unit), border) - start, most),
-	    .min_bytes = min_of(min_of(align_up(end, unit), border) - start, most),
+	    .bytes = min_of(min_of(align_up(prealloc_end, unit), border) - start, max_bytes),
+	    .min_bytes = min_of(min_of(align_up(end, unit), border) - start, max_bytes),
 	    .step = unit,
 	};
 }

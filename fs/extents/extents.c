@@ -15,16 +15,16 @@ void extents_free(struct extents *extents)
 	*extents = (struct extents){0};
 }
 
-int extents_reserve(struct extents *extents, uint32_t more)
+int extents_reserve(struct extents *extents, uint32_t n_new)
 {
-	if (extents->capacity - extents->count >= more)
+	if (extents->capacity - extents->count >= n_new)
 		return 0;
 
 	/* Most small files have a single extent, which costs 32 bytes here. */
 	uint64_t capacity = extents->capacity ? extents->capacity * 2ULL : 1;
 
-	if (capacity < extents->count + (uint64_t)more)
-		capacity = extents->count + (uint64_t)more;
+	if (capacity < extents->count + (uint64_t)n_new)
+		capacity = extents->count + (uint64_t)n_new;
 	if (capacity > UINT32_MAX)
 		return -ENOMEM;
 
@@ -119,10 +119,10 @@ int extents_cut(struct extents *extents, uint64_t from, uint64_t to, struct exte
 		return 0;
 
 	struct extent head = extents->at[first], tail = extents->at[past - 1];
-	uint32_t kept = (head.offset < from) + (extent_end(&tail) > to);
+	uint32_t n_kept = (head.offset < from) + (extent_end(&tail) > to);
 
 	/* Only a cut inside a single extent leaves more extents than before. */
-	if (extents_reserve(extents, kept > past - first) < 0 ||
+	if (extents_reserve(extents, n_kept > past - first) < 0 ||
 	    extents_reserve(cut, past - first) < 0)
 		return -ENOMEM;
 	for (uint32_t i = first; i < past; i++) {
@@ -210,7 +210,7 @@ bool extents_next(struct extents_walk *walk, struct segment *segment)
 			stop = border;
 		if (inside) {
 			segment->span = &extent->span;
-			segment->into = offset - extent->offset;
+			segment->span_offset = offset - extent->offset;
 			walk->index += border == stop;
 		}
 	}

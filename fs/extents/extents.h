@@ -26,7 +26,7 @@ struct extents {
 struct segment {
 	uint64_t offset, bytes;
 	const struct span *span; /* NULL: a hole */
-	uint64_t into;		 /* offset in span */
+	uint64_t span_offset;	 /* offset in span */
 };
 
 struct extents_walk {
@@ -56,8 +56,8 @@ static inline uint64_t extent_end(const struct extent *extent)
 
 void extents_free(struct extents *extents);
 
-/* Makes room for more extents, so that the following inserts cannot fail: 0 or -ENOMEM. */
-int extents_reserve(struct extents *extents, uint32_t more);
+/* Makes room for n_new extents, so that the following inserts cannot fail: 0 or -ENOMEM. */
+int extents_reserve(struct extents *extents, uint32_t n_new);
 
 /* Index of the first extent that ends after offset; count if there is none. */
 uint32_t extents_find(const struct extents *extents, uint64_t offset);

@@ -4,30 +4,30 @@
 
 #include <string.h>
 
-static int extent_fill(struct copier *copier, const struct extent *fresh,
+static int extent_fill(struct copier *copier, const struct extent *target,
 		       const struct extents *from)
 {
-	struct extents_walk walk = extents_walk(from, fresh->offset, extent_end(fresh));
+	struct extents_walk walk = extents_walk(from, target->offset, extent_end(target));
 	struct segment segment;
 	int rc = 0;
 
 	while (rc == 0 && extents_next(&walk, &segment)) {
-		uint64_t into = segment.offset - fresh->offset;
+		uint64_t target_offset = segment.offset - target->offset;
 
 		if (segment.span)
-			rc = copy_across(copier, &fresh->span, into, segment.span, segment.into,
-					 segment.bytes);
+			rc = copy_across(copier, &target->span, target_offset, segment.span,
+					 segment.span_offset, segment.bytes);
 		else
-			rc = copy_zero(copier, &fresh->span, into, segment.bytes);
+			rc = copy_zero(copier, &target->span, target_offset, segment.bytes);
 	}
 	return rc;
 }
 
-int extents_fill(struct copier *copier, const struct extents *fresh, const struct extents *from)
+int extents_fill(struct copier *copier, const struct extents *target, const struct extents *from)
 {
 	int rc = 0;
 
-	EXTENTS_FOREACH (extent, fresh) {
+	EXTENTS_FOREACH (extent, target) {
 		rc = extent_fill(copier, extent, from);
 		if (rc < 0)
 			break;
@@ -44,7 +44,7 @@ int extents_in(struct copier *copier, const struct extents *to, uint64_t offset,
 
 	while (rc == 0 && extents_next(&walk, &segment)) {
 		if (segment.span)
-			rc = copy_in(copier, segment.span, segment.into,
+			rc = copy_in(copier, segment.span, segment.span_offset,
 				     (const char *)from + (segment.offset - offset), segment.bytes,
 				     path);
 	}
@@ -62,7 +62,8 @@ int extents_out(struct copier *copier, void *to, const struct extents *from, uin
 		char *at = (char *)to + (segment.offset - offset);
 
 		if (segment.span)
-			rc = copy_out(copier, at, segment.span, segment.into, segment.bytes, path);
+			rc = copy_out(copier, at, segment.span, segment.span_offset, segment.bytes,
+				      path);
 		else
 			memset(at, 0, segment.bytes);
 	}
@@ -77,7 +78,7 @@ int extents_zero(struct copier *copier, const struct extents *extents, uint64_t 
 
 	while (rc == 0 && extents_next(&walk, &segment)) {
 		if (segment.span)
-			rc = copy_zero(copier, segment.span, segment.into, segment.bytes);
+			rc = copy_zero(copier, segment.span, segment.span_offset, segment.bytes);
 	}
 	return rc;
 }

@@ -8,9 +8,9 @@
 #include "backend/copy.h"
 #include "fs/extents/extents.h"
 
-/* Fills all memory of fresh with the bytes of from at the same file offsets, and with zeroes in the
- * holes of from. */
-int extents_fill(struct copier *copier, const struct extents *fresh, const struct extents *from);
+/* Fills all memory of target with the bytes of from at the same file offsets, and with zeroes in
+ * the holes of from. */
+int extents_fill(struct copier *copier, const struct extents *target, const struct extents *from);
 /* The bytes for holes go nowhere. */
 int extents_in(struct copier *copier, const struct extents *to, uint64_t offset, const void *from,
 	       uint64_t bytes, enum copy_path path);

@@ -173,8 +173,8 @@ static int copy_pieces(struct copying *copying, const struct data_run *run, uint
 			 * of the source, for which the target has no memory: both read as zero. */
 			if (!target.span || target.bytes < min_bytes || target.bytes > most)
 				continue;
-			rc = copy_across(copying->call->copier, target.span, target.into,
-					 source.span, source.into + (target.offset - start),
+			rc = copy_across(copying->call->copier, target.span, target.span_offset,
+					 source.span, source.span_offset + (target.offset - start),
 					 target.bytes);
 		}
 	}

@@ -226,7 +226,7 @@ static inline void check_beyond_end(struct fixture *f, const struct file *file)
 			continue;
 		unsigned char *bytes = malloc(segment.bytes);
 
-		ck_assert_int_eq(copy_out(f->call.copier, bytes, segment.span, segment.into,
+		ck_assert_int_eq(copy_out(f->call.copier, bytes, segment.span, segment.span_offset,
 					  segment.bytes, COPY_DMA),
 				 0);
 		ck_assert_int_eq(copier_wait(f->call.copier), 0);

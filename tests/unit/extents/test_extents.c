@@ -112,7 +112,8 @@ static void check_walk(const struct extents *extents, const struct model *model,
 		ck_assert_uint_eq(segment.offset, at);
 		ck_assert_uint_gt(segment.bytes, 0);
 		for (uint64_t i = 0; i < segment.bytes; i++, at++) {
-			uint64_t found = segment.span ? segment.span->offset + segment.into + i : 0;
+			uint64_t found =
+			    segment.span ? segment.span->offset + segment.span_offset + i : 0;
 
 			ck_assert_uint_eq(found, model->at[at]);
 		}
