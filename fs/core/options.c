@@ -226,12 +226,12 @@ static int mountpoint_set(const char *path, struct options *options)
 {
 	bool handed = options->role == ROLE_DAEMON || options->role == ROLE_KEEPER ||
 		      options->role == ROLE_BINDER;
-	bool waits = options->role == ROLE_UPGRADE || notify_has_fds();
+	bool may_hang = options->role == ROLE_UPGRADE || notify_has_fds();
 
 	if (handed && path[0] == '/')
 		options->mountpoint = strdup(path);
 	else
-		options->mountpoint = waits ? resolve_parent(path) : realpath(path, NULL);
+		options->mountpoint = may_hang ? resolve_parent(path) : realpath(path, NULL);
 	if (options->mountpoint)
 		return 0;
 	if (path[0] == '/') {
@@ -461,10 +461,10 @@ void options_help(FILE *out, const char *program)
 		"options (and their defaults):\n",
 		program, program);
 	for (unsigned i = 0; (row = option_at(i)); i++) {
-		char left[64];
-		snprintf(left, sizeof(left), "%s%s%s", row->name, *row->values ? "=" : "",
+		char syntax[64];
+		snprintf(syntax, sizeof(syntax), "%s%s%s", row->name, *row->values ? "=" : "",
 			 row->values);
-		fprintf(out, "  %-36s %s", left, row->help);
+		fprintf(out, "  %-36s %s", syntax, row->help);
 		fprintf(out, row->fallback ? " (%s)\n" : "\n", row->fallback);
 	}
 	fprintf(

@@ -14,19 +14,19 @@
  * allocations. */
 #define OPEN_FILES_MIN 16384
 
-/* Whether recovery=auto must be off, with the reason in why. */
+/* Whether recovery=auto must be off, with the reason in reason. */
 static bool recovery_is_barred(const struct recovery_facts *facts, const struct options *options,
-			       char why[RECOVERY_WHY_MAX])
+			       char reason[RECOVERY_WHY_MAX])
 {
 	if (options->io_uring == SWITCH_ON)
-		snprintf(why, RECOVERY_WHY_MAX, "not with io_uring=on");
+		snprintf(reason, RECOVERY_WHY_MAX, "not with io_uring=on");
 	else if (!facts->root)
-		snprintf(why, RECOVERY_WHY_MAX,
+		snprintf(reason, RECOVERY_WHY_MAX,
 			 "not root's mount (recovery=transparent can be given)");
 	else if (!version_at_least(facts->kernel, 6, 9))
-		snprintf(why, RECOVERY_WHY_MAX, "the kernel is older than Linux 6.9");
+		snprintf(reason, RECOVERY_WHY_MAX, "the kernel is older than Linux 6.9");
 	else if (facts->open_files < OPEN_FILES_MIN)
-		snprintf(why, RECOVERY_WHY_MAX,
+		snprintf(reason, RECOVERY_WHY_MAX,
 			 "a limit of %" PRIu64 " open files is too low (ulimit -Hn; %d will do)",
 			 facts->open_files, OPEN_FILES_MIN);
 	else

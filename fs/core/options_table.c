@@ -17,9 +17,9 @@ static void *row_field(const struct option_row *row, struct options *options)
 	return (char *)options + row->field;
 }
 
-static int option_refuse(const struct option_row *row, const char *text, const char *why)
+static int option_refuse(const struct option_row *row, const char *text, const char *reason)
 {
-	log_error("%s=%s: %s", row->name, text, why);
+	log_error("%s=%s: %s", row->name, text, reason);
 	return -EINVAL;
 }
 
@@ -96,22 +96,22 @@ static int parse_spill(const struct option_row *row, const char *text, struct op
 
 	options->spill = options->spill_disk = (struct amount){0};
 	for (const char *item = text;; item++) {
-		AUTO_FREE char *one = strndup(item, strcspn(item, ","));
+		AUTO_FREE char *entry = strndup(item, strcspn(item, ","));
 		struct option_row place = *row;
 		unsigned i = 0;
 
-		if (!one)
+		if (!entry)
 			return -ENOMEM;
-		while (i < 2 && strncmp(one, places[i].prefix, strlen(places[i].prefix)) != 0)
+		while (i < 2 && strncmp(entry, places[i].prefix, strlen(places[i].prefix)) != 0)
 			i++;
 		if (i == 2)
 			return option_refuse(row, text,
 					     "not host: or disk: and a size (use host:64G, "
 					     "host:25% or host:64G,disk:1T)");
 		place.field = places[i].field;
-		int rc = parse_amount_in(&place, text, one + strlen(places[i].prefix), options);
+		int rc = parse_amount_in(&place, text, entry + strlen(places[i].prefix), options);
 
-		item += strlen(one);
+		item += strlen(entry);
 		if (rc < 0 || !*item)
 			return rc;
 	}
@@ -417,13 +417,13 @@ static const char *const ignored[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A known name with * at its end matches all names with that beginning. */
-static bool name_matches(const char *known, const char *name, size_t length)
+/* A pattern with * at its end matches all names with that beginning. */
+static bool name_matches(const char *pattern, const char *name, size_t length)
 {
-	size_t stem = strcspn(known, "*");
-	if (known[stem] == '*')
-		return length > stem && memcmp(name, known, stem) == 0;
-	return length == stem && memcmp(name, known, stem) == 0;
+	size_t stem = strcspn(pattern, "*");
+	if (pattern[stem] == '*')
+		return length > stem && memcmp(name, pattern, stem) == 0;
+	return length == stem && memcmp(name, pattern, stem) == 0;
 }
 
 enum option_generic option_generic(const char *name, size_t length)
