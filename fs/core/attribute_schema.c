@@ -45,9 +45,9 @@ static int attribute_refuse(enum attr_id id, const char *text, size_t length, co
 	return -EINVAL;
 }
 
-static bool text_is(const char *known, const char *text, size_t length)
+static bool text_is(const char *literal, const char *text, size_t length)
 {
-	return strlen(known) == length && memcmp(known, text, length) == 0;
+	return strlen(literal) == length && memcmp(literal, text, length) == 0;
 }
 
 static void set_value(enum attr_id id, uint64_t value, uint64_t is_set, struct attr_values *values)

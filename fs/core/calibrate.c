@@ -30,12 +30,12 @@ static void *calibrate_thread(void *pointer)
 		return NULL;
 	if (copy_measure(copier, device) == 0) {
 		struct copy_crossover found = copy_crossovers(device);
-		const char *why;
+		const char *reason;
 
 		log_info(
 		    "%s: BAR through %s, used up to %llu bytes for writing and %llu for reading",
-		    device->label, device_bar_name(device, &why), (unsigned long long)found.write,
-		    (unsigned long long)found.read);
+		    device->label, device_bar_name(device, &reason),
+		    (unsigned long long)found.write, (unsigned long long)found.read);
 	}
 	copier_close(copier);
 	return NULL;

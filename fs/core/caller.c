@@ -34,9 +34,9 @@ static bool groups_have(const char *text, gid_t group)
 	char *end;
 
 	for (;; text = end) {
-		unsigned long one = strtoul(text, &end, 10);
+		unsigned long gid = strtoul(text, &end, 10);
 
-		if (end == text || one == group)
+		if (end == text || gid == group)
 			return end != text;
 	}
 }
@@ -76,13 +76,13 @@ static bool status_read(pid_t pid, gid_t group, struct status *status)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	FILE *in AUTO_FCLOSE = fopen(path, "re");
-	bool seen = false;
+	bool readable = false;
 
 	while (in && getline(&line, &room, in) > 0) {
 		status_line(status, line, group);
-		seen = true;
+		readable = true;
 	}
-	return seen;
+	return readable;
 }
 
 bool user_is_privileged(uid_t uid)
@@ -157,7 +157,7 @@ static long thread_system_call(pid_t pid)
 	char path[64], line[256], *end = line;
 
 	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-	for (int tries = 0; tries < SLEEP_TRIES; tries++) {
+	for (int attempt = 0; attempt < SLEEP_TRIES; attempt++) {
 		FILE *in AUTO_FCLOSE = fopen(path, "re");
 
 		if (!in || !fgets(line, sizeof(line), in))

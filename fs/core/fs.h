@@ -52,9 +52,9 @@ struct volume;
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
 
 /* A thread polls for a request instead of sleeping while at most this many threads serve requests
- * or poll: most is 0 if none may. */
+ * or poll: max_awake is 0 if none may. */
 struct busy_poll {
-	unsigned most;
+	unsigned max_awake;
 	atomic_uint awake;
 };
 

@@ -34,11 +34,11 @@ static void slots_age(struct busy *busy)
 
 static void slot_replace(struct busy *busy, unsigned slot, uint64_t ino, uint64_t bytes)
 {
-	uint64_t before = slot_load(&busy->weight[slot]);
+	uint64_t old_weight = slot_load(&busy->weight[slot]);
 
 	slot_store(&busy->ino[slot], 0);
-	slot_store(&busy->base[slot], before);
-	slot_store(&busy->weight[slot], before + bytes);
+	slot_store(&busy->base[slot], old_weight);
+	slot_store(&busy->weight[slot], old_weight + bytes);
 	slot_store(&busy->ino[slot], ino);
 }
 
@@ -78,16 +78,16 @@ static struct busy_file slot_read(struct busy *busy, unsigned slot)
 
 static int busy_file_by_ino(const void *a, const void *b)
 {
-	const struct busy_file *one = a, *other = b;
+	const struct busy_file *file_a = a, *file_b = b;
 
-	return (one->ino > other->ino) - (one->ino < other->ino);
+	return (file_a->ino > file_b->ino) - (file_a->ino < file_b->ino);
 }
 
 static int busy_file_by_bytes(const void *a, const void *b)
 {
-	const struct busy_file *one = a, *other = b;
+	const struct busy_file *file_a = a, *file_b = b;
 
-	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
+	return (file_a->bytes < file_b->bytes) - (file_a->bytes > file_b->bytes);
 }
 
 /* Adds up the entries of all workers for the same file: the number of files. */

@@ -38,17 +38,17 @@ void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_plac
 	memory.ino = ino;
 }
 
-void worker_memory_put_back(const struct worker_memory *taken)
+void worker_memory_put_back(const struct worker_memory *previous)
 {
-	memory = *taken;
+	memory = *previous;
 }
 
 struct worker_memory worker_memory_take(void)
 {
-	struct worker_memory taken = memory;
+	struct worker_memory previous = memory;
 
 	memory = (struct worker_memory){0};
-	return taken;
+	return previous;
 }
 
 static void worker_free(void *pointer)

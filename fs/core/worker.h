@@ -73,7 +73,7 @@ struct worker_memory {
 };
 struct worker_memory worker_memory_take(void);
 /* After work for another file: sets the sums to what the thread took before the work. */
-void worker_memory_put_back(const struct worker_memory *taken);
+void worker_memory_put_back(const struct worker_memory *previous);
 
 /* The number of the request that the calling thread serves; 0: none. */
 uint64_t worker_request(void);

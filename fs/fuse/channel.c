@@ -88,13 +88,13 @@ static void busy_poll_prepare(struct fs *fs)
 	struct capability *busy_poll = &fs->can.busy_poll;
 	unsigned processors = (unsigned)get_nprocs();
 
-	fs->busy_poll.most =
+	fs->busy_poll.max_awake =
 	    fs->can.clone_fd.on ? (processors + BUSY_POLL_SHARE / 2) / BUSY_POLL_SHARE : 0;
-	if (fs->busy_poll.most)
+	if (fs->busy_poll.max_awake)
 		capability_set(
 		    busy_poll, true,
 		    "for %u us after a request, while at most %u of %u processors are busy",
-		    BUSY_POLL_NS / 1000, fs->busy_poll.most, processors);
+		    BUSY_POLL_NS / 1000, fs->busy_poll.max_awake, processors);
 	else if (fs->can.clone_fd.on)
 		capability_set(busy_poll, false, "%u processors are too few", processors);
 	else
@@ -193,11 +193,12 @@ ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t 
 {
 	ssize_t n = -1;
 
-	if (own_fd < 0 || !fs->busy_poll.most)
+	if (own_fd < 0 || !fs->busy_poll.max_awake)
 		return channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL);
 	errno = EAGAIN;
 	channel_set_awake(fs, true);
-	if (atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <= fs->busy_poll.most)
+	if (atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <=
+	    fs->busy_poll.max_awake)
 		n = channel_read_polling(to, bytes);
 	if (n >= 0 || errno != EAGAIN)
 		return n;
