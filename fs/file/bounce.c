@@ -27,14 +27,14 @@ struct bounce {
 
 int bounce_new(const struct file_call *call, uint64_t bytes, struct bounce **bounce)
 {
-	struct bounce *made = calloc(1, sizeof(*made));
+	struct bounce *new_bounce = calloc(1, sizeof(*new_bounce));
 
-	if (!made)
+	if (!new_bounce)
 		return -ENOMEM;
-	made->call = call;
-	made->bytes = bytes;
-	made->step = bytes < STEP ? align_up(bytes, POOL_BLOCK_MIN) : STEP;
-	*bounce = made;
+	new_bounce->call = call;
+	new_bounce->bytes = bytes;
+	new_bounce->step = bytes < STEP ? align_up(bytes, POOL_BLOCK_MIN) : STEP;
+	*bounce = new_bounce;
 	return 0;
 }
 
@@ -69,11 +69,11 @@ void bounce_free(struct bounce *bounce)
 /* Bytes beyond the end of the object are zero. */
 static int half_read(int fd, char *to, uint64_t bytes, uint64_t offset)
 {
-	uint64_t done = 0;
-	int rc = io_read_at(fd, to, bytes, offset, &done);
+	uint64_t n_read = 0;
+	int rc = io_read_at(fd, to, bytes, offset, &n_read);
 
 	if (rc == 0)
-		memset(to + done, 0, bytes - done);
+		memset(to + n_read, 0, bytes - n_read);
 	return rc;
 }
 
@@ -116,30 +116,31 @@ static int bounce_through_window(const struct bounce *bounce, enum direction dir
 
 static uint64_t window_bytes_left(uint64_t offset, uint64_t bytes)
 {
-	uint64_t left = HOST_WINDOW_BYTES - offset % HOST_WINDOW_BYTES;
+	uint64_t window_left = HOST_WINDOW_BYTES - offset % HOST_WINDOW_BYTES;
 
-	return bytes < left ? bytes : left;
+	return bytes < window_left ? bytes : window_left;
 }
 
-static uint64_t bounce_step(const struct bounce *bounce, uint64_t done, uint64_t bytes)
+static uint64_t bounce_step(const struct bounce *bounce, uint64_t n_copied, uint64_t bytes)
 {
-	return bytes - done < bounce->step ? bytes - done : bounce->step;
+	return bytes - n_copied < bounce->step ? bytes - n_copied : bounce->step;
 }
 
 static int bounce_halves_in(struct bounce *bounce, int fd, uint64_t fd_offset,
 			    const struct extents *to, uint64_t to_offset, uint64_t bytes)
 {
 	const struct file_call *call = bounce->call;
-	unsigned which = 0;
+	unsigned index = 0;
 	int rc = halves_make(bounce);
 
-	for (uint64_t done = 0, step; rc == 0 && done < bytes; done += step, which ^= 1) {
-		step = bounce_step(bounce, done, bytes);
-		rc = half_read(fd, bounce->half[which], step, fd_offset + done);
+	for (uint64_t n_copied = 0, step; rc == 0 && n_copied < bytes;
+	     n_copied += step, index ^= 1) {
+		step = bounce_step(bounce, n_copied, bytes);
+		rc = half_read(fd, bounce->half[index], step, fd_offset + n_copied);
 		rc = device_wait(call, rc); /* the other half is free from here on */
 		if (rc == 0)
-			rc = copy_enqueue(call, INTO_DEVICE, bounce->half[which],
-					  device_copy_path(call), to, to_offset + done, step);
+			rc = copy_enqueue(call, INTO_DEVICE, bounce->half[index],
+					  device_copy_path(call), to, to_offset + n_copied, step);
 	}
 	return device_wait(call, rc);
 }
@@ -149,13 +150,13 @@ int bounce_in(struct bounce *bounce, struct file *from, uint64_t from_offset,
 {
 	int fd = atomic_load(&from->fd), rc = 0;
 
-	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
-		part = window_bytes_left(from_offset + done, bytes - done);
-		rc = bounce_through_window(bounce, INTO_DEVICE, from, from_offset + done, to,
-					   to_offset + done, part);
+	for (uint64_t n_copied = 0, part; rc >= 0 && n_copied < bytes; n_copied += part) {
+		part = window_bytes_left(from_offset + n_copied, bytes - n_copied);
+		rc = bounce_through_window(bounce, INTO_DEVICE, from, from_offset + n_copied, to,
+					   to_offset + n_copied, part);
 		if (rc == 0)
-			rc = bounce_halves_in(bounce, fd, from_offset + done, to, to_offset + done,
-					      part);
+			rc = bounce_halves_in(bounce, fd, from_offset + n_copied, to,
+					      to_offset + n_copied, part);
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -167,22 +168,23 @@ static int bounce_halves_out(struct bounce *bounce, const struct extents *from,
 	const struct file_call *call = bounce->call;
 	const char *full = NULL;
 	uint64_t full_bytes = 0, full_offset = 0;
-	unsigned which = 0;
+	unsigned index = 0;
 	int rc = halves_make(bounce);
 
-	for (uint64_t done = 0; rc == 0 && (done < bytes || full); which ^= 1) {
-		uint64_t step = bounce_step(bounce, done, bytes);
+	for (uint64_t n_copied = 0; rc == 0 && (n_copied < bytes || full); index ^= 1) {
+		uint64_t step = bounce_step(bounce, n_copied, bytes);
 
 		if (step)
-			rc = copy_enqueue(call, OUT_OF_DEVICE, bounce->half[which],
-					  device_copy_path(call), from, from_offset + done, step);
+			rc = copy_enqueue(call, OUT_OF_DEVICE, bounce->half[index],
+					  device_copy_path(call), from, from_offset + n_copied,
+					  step);
 		if (rc == 0 && full)
 			rc = io_write_at(fd, full, full_bytes, full_offset, written);
 		rc = device_wait(call, rc);
-		full = step ? bounce->half[which] : NULL;
+		full = step ? bounce->half[index] : NULL;
 		full_bytes = step;
-		full_offset = fd_offset + done;
-		done += step;
+		full_offset = fd_offset + n_copied;
+		n_copied += step;
 	}
 	return rc;
 }
@@ -192,15 +194,15 @@ int bounce_out(struct bounce *bounce, const struct extents *from, uint64_t from_
 {
 	int rc = 0;
 
-	for (uint64_t done = 0, part; rc >= 0 && done < bytes; done += part) {
-		part = window_bytes_left(fd_offset + done, bytes - done);
-		rc = bounce_through_window(bounce, OUT_OF_DEVICE, to, fd_offset + done, from,
-					   from_offset + done, part);
+	for (uint64_t n_copied = 0, part; rc >= 0 && n_copied < bytes; n_copied += part) {
+		part = window_bytes_left(fd_offset + n_copied, bytes - n_copied);
+		rc = bounce_through_window(bounce, OUT_OF_DEVICE, to, fd_offset + n_copied, from,
+					   from_offset + n_copied, part);
 		if (rc > 0)
 			*written += part;
 		if (rc == 0)
-			rc = bounce_halves_out(bounce, from, from_offset + done, fd,
-					       fd_offset + done, part, written);
+			rc = bounce_halves_out(bounce, from, from_offset + n_copied, fd,
+					       fd_offset + n_copied, part, written);
 	}
 	return rc < 0 ? rc : 0;
 }
