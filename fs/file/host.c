@@ -17,10 +17,10 @@
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
-	uint64_t done = 0;
-	int rc = fd < 0 ? 0 : io_read_at(fd, to, bytes, offset, &done);
+	uint64_t n_read = 0;
+	int rc = fd < 0 ? 0 : io_read_at(fd, to, bytes, offset, &n_read);
 
-	return io_count(rc, done);
+	return io_count(rc, n_read);
 }
 
 int host_zero_end(struct file *file, uint64_t to)
@@ -48,11 +48,11 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 	if (precharged < 0)
 		return precharged;
 
-	uint64_t done = 0;
-	int rc = io_write_at(fd, from, bytes, offset, &done);
+	uint64_t n_written = 0;
+	int rc = io_write_at(fd, from, bytes, offset, &n_written);
 
 	host_update_accounting(file, call, precharged);
-	return io_count(rc, done);
+	return io_count(rc, n_written);
 }
 
 int64_t host_seek(struct file *file, uint64_t offset, int whence)
@@ -104,17 +104,18 @@ int host_new_object(struct volume *volume, const struct file_call *call, enum sy
 		    struct host_object *object)
 {
 	bool huge = call->attrs.page_size == PAGE_SIZE_2M || call->attrs.page_size == PAGE_SIZE_1G;
-	struct host_object made = {.tmpfs = SYSTEM_TMPFS_SHARED};
+	struct host_object new_object = {.tmpfs = SYSTEM_TMPFS_SHARED};
 	int rc = file_count_object(call, 1, tmpfs);
 
 	if (rc < 0)
 		return rc;
 	rc = system_object_new(volume->system, huge ? SYSTEM_PAGES_HUGE : SYSTEM_PAGES_SMALL, tmpfs,
-			       &made.fd);
+			       &new_object.fd);
 	if (rc >= 0) {
-		made.id = call->journal ? journal_hold(call->journal, FDSTORE_HOST, made.fd) : 0;
-		if (call->journal && !made.id) {
-			close(made.fd);
+		new_object.id =
+		    call->journal ? journal_hold(call->journal, FDSTORE_HOST, new_object.fd) : 0;
+		if (call->journal && !new_object.id) {
+			close(new_object.fd);
 			rc = -ENOSPC;
 		}
 	}
@@ -123,11 +124,11 @@ int host_new_object(struct volume *volume, const struct file_call *call, enum sy
 		return rc;
 	}
 	if (tmpfs == SYSTEM_TMPFS_OWN)
-		made.tmpfs = system_object_tmpfs(made.fd);
-	if (made.tmpfs != tmpfs)
+		new_object.tmpfs = system_object_tmpfs(new_object.fd);
+	if (new_object.tmpfs != tmpfs)
 		file_count_object(call, 0, tmpfs);
-	made.shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
-	*object = made;
+	new_object.shift = (uint8_t)__builtin_ctzll(huge ? CHUNK_ALIGN : POOL_BLOCK_MIN);
+	*object = new_object;
 	return 0;
 }
 
@@ -182,16 +183,17 @@ int host_truncate(struct file *file, const struct file_call *call, uint64_t size
 		host_windows_forget(atomic_load(&file->volume)->windows, file);
 	}
 
-	uint64_t before = object_size(fd);
-	int64_t precharged =
-	    size > before && host_is_out(file, fd) ? host_precharge(file, call, before, size) : 0;
+	uint64_t old_size = object_size(fd);
+	int64_t precharged = size > old_size && host_is_out(file, fd)
+				 ? host_precharge(file, call, old_size, size)
+				 : 0;
 
 	if (precharged < 0)
 		return (int)precharged;
 	rc = host_zero_end(file, size);
 	if (rc == 0)
 		rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
-	if (rc == 0 && size < before)
+	if (rc == 0 && size < old_size)
 		host_lower_limit(file, size);
 	host_update_accounting(file, call, precharged);
 	return rc;

@@ -22,9 +22,9 @@ static bool host_is_promised(const struct file *file)
 static uint64_t object_bytes_most(const struct file *file, uint64_t size)
 {
 	uint64_t whole = align_up(size, 1ULL << atomic_load(&file->object_shift));
-	uint64_t most = system_bytes(atomic_load(&file->volume)->system);
+	uint64_t limit = system_bytes(atomic_load(&file->volume)->system);
 
-	return whole < most ? whole : most;
+	return whole < limit ? whole : limit;
 }
 
 /* A mapping outlives its handle, and a process that was given a descriptor may keep the descriptor
@@ -69,12 +69,12 @@ static bool object_is_limited(const struct file *file, int fd)
 /* The bytes to charge for a file of this size that programs have. */
 static uint64_t host_due_out(const struct file *file, int fd, uint64_t size)
 {
-	uint64_t allocated = object_taken(fd), most = object_bytes_most(file, size);
+	uint64_t allocated = object_taken(fd), limit = object_bytes_most(file, size);
 
 	/* The least limit that a tmpfs can have. */
-	if (atomic_load(&file->bounded) && most < POOL_BLOCK_MIN)
-		most = POOL_BLOCK_MIN;
-	return allocated > most ? allocated : most;
+	if (atomic_load(&file->bounded) && limit < POOL_BLOCK_MIN)
+		limit = POOL_BLOCK_MIN;
+	return allocated > limit ? allocated : limit;
 }
 
 uint64_t host_due(struct file *file, int fd)
@@ -92,15 +92,15 @@ static int64_t host_precharge_growth(struct file *file, const struct file_call *
 	struct volume *volume = atomic_load(&file->volume);
 	int fd = atomic_load(&file->fd);
 	uint64_t due = host_due_out(file, fd, size);
-	int64_t more = (int64_t)(due - atomic_load(&file->allocated));
-	int rc = more > 0 ? host_charge(file, call, more) : 0;
+	int64_t growth = (int64_t)(due - atomic_load(&file->allocated));
+	int rc = growth > 0 ? host_charge(file, call, growth) : 0;
 
 	if (rc == 0 && atomic_load(&file->bounded)) {
 		rc = system_object_raise_limit(volume->system, fd, due);
-		if (rc < 0 && more > 0)
-			host_charge(file, call, -more);
+		if (rc < 0 && growth > 0)
+			host_charge(file, call, -growth);
 	}
-	return rc < 0 ? rc : more > 0 ? more : 0;
+	return rc < 0 ? rc : growth > 0 ? growth : 0;
 }
 
 void host_lower_limit(struct file *file, uint64_t size)
@@ -188,14 +188,14 @@ void host_update_accounting(struct file *file, const struct file_call *call, int
 	do {
 		now = host_due(file, fd);
 
-		int64_t more = (int64_t)(now - atomic_exchange(&file->allocated, now));
+		int64_t change = (int64_t)(now - atomic_exchange(&file->allocated, now));
 
-		if (more == 0 && precharged == 0)
+		if (change == 0 && precharged == 0)
 			return;
 		/* The current value includes memory that other writers precharged and will settle.
 		 * The charge made here stays, because the memory is allocated. */
-		if (host_charge(file, call, more - precharged) < 0)
-			atomic_fetch_sub(&file->allocated, (uint64_t)(more - precharged));
+		if (host_charge(file, call, change - precharged) < 0)
+			atomic_fetch_sub(&file->allocated, (uint64_t)(change - precharged));
 		precharged = 0;
 	} while (host_due(file, fd) != now);
 }
