@@ -104,8 +104,8 @@ static int target_alloc(struct copying *copying)
 
 	*allocation = allocation_for(volume, copying->call, size > end ? size : end);
 	allocation->fill = POOL_UNDEFINED;
-	allocation->into = &to->extents;
-	allocation->fresh = &copying->fresh;
+	allocation->target = &to->extents;
+	allocation->new_extents = &copying->fresh;
 	for (uint64_t at = copying->from_offset; source_next_run(copying, at, &run); at = run.to) {
 		uint64_t start = target_offset(copying, run.from),
 			 stop = target_offset(copying, run.to);

@@ -44,9 +44,9 @@ struct allocation {
 	enum pool_fill fill;
 	enum allocation_charge charge;
 	struct file *recorded; /* file to record extents for at once, or NULL */
-	struct extents *into;
-	struct extents *fresh; /* also lists the new extents; may be NULL */
-	uint64_t bytes;	       /* allocated so far */
+	struct extents *target;
+	struct extents *new_extents; /* also lists the new extents; may be NULL */
+	uint64_t bytes;		     /* allocated so far */
 };
 
 /* Where new memory of the file belongs. */
@@ -62,7 +62,7 @@ struct allocation allocation_for(struct volume *volume, const struct file_call *
  * -EDQUOT and other errors the memory allocated so far stays, in order from the start of the
  * range. */
 int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64_t prealloc_end);
-/* Frees all extents listed in fresh. */
+/* Frees all extents listed in new_extents. */
 void allocation_undo(struct allocation *allocation);
 /* From here on the file's blocks are counted in the unit of this memory. Call after the allocation
  * and before the record, which includes the unit: otherwise the next daemon would count other

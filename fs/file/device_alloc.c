@@ -136,18 +136,18 @@ int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64
 	struct extent extent;
 
 	while (
-	    layout_next(allocation->into, &allocation->layout, from, end, prealloc_end, &piece)) {
-		if (extents_reserve(allocation->into, 1) < 0 ||
-		    (allocation->fresh && extents_reserve(allocation->fresh, 1) < 0))
+	    layout_next(allocation->target, &allocation->layout, from, end, prealloc_end, &piece)) {
+		if (extents_reserve(allocation->target, 1) < 0 ||
+		    (allocation->new_extents && extents_reserve(allocation->new_extents, 1) < 0))
 			return -ENOMEM;
 
 		int rc = piece_alloc(allocation, &piece, &extent);
 
 		if (rc < 0)
 			return rc;
-		extents_insert(allocation->into, &extent);
-		if (allocation->fresh)
-			extents_insert(allocation->fresh, &extent);
+		extents_insert(allocation->target, &extent);
+		if (allocation->new_extents)
+			extents_insert(allocation->new_extents, &extent);
 		struct extents one = {.at = &extent, .count = 1};
 
 		if (allocation->recorded) {
@@ -163,11 +163,12 @@ int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64
 
 void allocation_undo(struct allocation *allocation)
 {
-	EXTENTS_FOREACH (extent, allocation->fresh)
-		extents_remove(allocation->into, extents_find(allocation->into, extent->offset));
+	EXTENTS_FOREACH (extent, allocation->new_extents)
+		extents_remove(allocation->target,
+			       extents_find(allocation->target, extent->offset));
 
 	uint64_t bytes =
-	    device_release_unused(allocation->volume, allocation->call, allocation->fresh);
+	    device_release_unused(allocation->volume, allocation->call, allocation->new_extents);
 
 	if (allocation->charge == ALLOCATION_CHARGED)
 		file_charge(allocation->call, -(int64_t)bytes);
@@ -247,7 +248,7 @@ int device_make_room(struct file *file, const struct file_call *call, uint64_t f
 	uint64_t prealloc_end =
 	    layout_prealloc_end(end, size, atomic_load(&file->allocated), volume->max_chunk);
 
-	allocation.into = &file->extents;
+	allocation.target = &file->extents;
 	allocation.recorded = file;
 	int rc = alloc_run(&allocation, from, end, prealloc_end);
 

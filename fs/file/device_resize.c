@@ -131,8 +131,8 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 
 	if (rc < 0)
 		return rc;
-	allocation.into = &file->extents;
-	allocation.fresh = &fresh;
+	allocation.target = &file->extents;
+	allocation.new_extents = &fresh;
 	rc = alloc_run(&allocation, from, to, to);
 	if (rc < 0)
 		allocation_undo(&allocation);

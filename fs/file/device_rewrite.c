@@ -40,7 +40,7 @@ int device_reshape(struct file *file, const struct file_call *call, uint32_t ind
 	allocation.charge = ALLOCATION_UNCHARGED;
 	/* A full GPU must not keep a file from becoming shorter. */
 	allocation_set_place(&allocation, old.span.chunk->place);
-	allocation.into = &fresh;
+	allocation.target = &fresh;
 	allocation.layout.floor = old.offset;
 	allocation.layout.ceiling = extent_end(&old);
 

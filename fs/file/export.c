@@ -82,7 +82,7 @@ static int file_own_chunks(struct file *file, const struct file_call *call)
 	if (rc < 0)
 		return rc;
 	allocation.layout.unit = CHUNK_ALIGN;
-	allocation.into = &file->extents;
+	allocation.target = &file->extents;
 	allocation.recorded = file;
 	rc = alloc_run(&allocation, 0, end, end);
 	device_update_accounting(file, (int64_t)allocation.bytes);

@@ -51,7 +51,7 @@ static int move_alloc(struct file_move *move, uint64_t end)
 
 	allocation.fill = POOL_UNDEFINED;
 	allocation.charge = ALLOCATION_UNCHARGED;
-	allocation.into = &move->extents;
+	allocation.target = &move->extents;
 	for (uint64_t at = 0; rc == 0 && file_next_run(move->file, at, end, &run); at = run.to) {
 		if (run.data)
 			rc = alloc_run(&allocation, run.from, run.to, run.to);
