@@ -27,10 +27,10 @@ struct copying {
 	uint64_t from_offset, to_offset, bytes;
 	enum lock_mode mode; /* how the target's layout_lock is held */
 	brlock_token from_token, to_token;
-	struct extents fresh;	      /* memory allocated for this copy */
-	struct allocation allocation; /* the allocation of fresh */
+	struct extents new_extents;   /* memory allocated for this copy */
+	struct allocation allocation; /* the allocation of new_extents */
 	struct bounce *bounce;
-	uint64_t done; /* target in host/: bytes copied */
+	uint64_t n_copied; /* target in host/: bytes copied */
 };
 
 static void file_lock(struct copying *copying, struct file *file)
@@ -105,7 +105,7 @@ static int target_alloc(struct copying *copying)
 	*allocation = allocation_for(volume, copying->call, size > end ? size : end);
 	allocation->fill = POOL_UNDEFINED;
 	allocation->target = &to->extents;
-	allocation->new_extents = &copying->fresh;
+	allocation->new_extents = &copying->new_extents;
 	for (uint64_t at = copying->from_offset; source_next_run(copying, at, &run); at = run.to) {
 		uint64_t start = target_offset(copying, run.from),
 			 stop = target_offset(copying, run.to);
@@ -128,10 +128,10 @@ static int target_alloc(struct copying *copying)
 static int target_zero_around(struct copying *copying)
 {
 	uint64_t end = copying->to_offset + copying->bytes;
-	int rc = extents_zero(copying->call->copier, &copying->fresh, 0, copying->to_offset);
+	int rc = extents_zero(copying->call->copier, &copying->new_extents, 0, copying->to_offset);
 
 	if (rc == 0)
-		rc = extents_zero(copying->call->copier, &copying->fresh, end, UINT64_MAX);
+		rc = extents_zero(copying->call->copier, &copying->new_extents, end, UINT64_MAX);
 	/* Wait: in a copy within the same file, the zeroed memory may belong to the source. */
 	return device_wait(copying->call, rc);
 }
@@ -155,9 +155,9 @@ static int copy_hole(struct copying *copying, const struct data_run *run)
 	return object_punch(atomic_load(&copying->to->fd), start, end);
 }
 
-/* Copies the pieces, cut at the borders of both files' extents, of min_bytes to most bytes. */
+/* Copies the pieces, cut at the borders of both files' extents, of min_bytes to max_bytes. */
 static int copy_pieces(struct copying *copying, const struct data_run *run, uint64_t min_bytes,
-		       uint64_t most)
+		       uint64_t max_bytes)
 {
 	struct extents_walk sources = extents_walk(&copying->from->extents, run->from, run->to);
 	struct segment source, target;
@@ -171,7 +171,7 @@ static int copy_pieces(struct copying *copying, const struct data_run *run, uint
 		while (rc == 0 && extents_next(&targets, &target)) {
 			/* In a copy within a file, memory allocated for the target can fill a hole
 			 * of the source, for which the target has no memory: both read as zero. */
-			if (!target.span || target.bytes < min_bytes || target.bytes > most)
+			if (!target.span || target.bytes < min_bytes || target.bytes > max_bytes)
 				continue;
 			rc = copy_across(copying->call->copier, target.span, target.span_offset,
 					 source.span, source.span_offset + (target.offset - start),
@@ -201,7 +201,8 @@ static int copy_data(struct copying *copying, const struct data_run *run)
 		return copy_on_devices(copying, run);
 	if (!from_device && !to_device)
 		return object_copy(atomic_load(&copying->from->fd), run->from,
-				   atomic_load(&copying->to->fd), target, bytes, &copying->done);
+				   atomic_load(&copying->to->fd), target, bytes,
+				   &copying->n_copied);
 	if (!copying->bounce)
 		rc = bounce_new(copying->call, copying->bytes, &copying->bounce);
 	if (rc < 0)
@@ -210,7 +211,7 @@ static int copy_data(struct copying *copying, const struct data_run *run)
 		return bounce_in(copying->bounce, copying->from, run->from, &copying->to->extents,
 				 target, bytes);
 	return bounce_out(copying->bounce, &copying->from->extents, run->from, copying->to,
-			  atomic_load(&copying->to->fd), target, bytes, &copying->done);
+			  atomic_load(&copying->to->fd), target, bytes, &copying->n_copied);
 }
 
 static int copy_runs(struct copying *copying)
@@ -220,10 +221,10 @@ static int copy_runs(struct copying *copying)
 
 	for (uint64_t at = copying->from_offset; rc == 0 && source_next_run(copying, at, &run);
 	     at = run.to) {
-		copying->done = run.from - copying->from_offset;
+		copying->n_copied = run.from - copying->from_offset;
 		rc = run.data ? copy_data(copying, &run) : copy_hole(copying, &run);
 		if (rc == 0)
-			copying->done = run.to - copying->from_offset;
+			copying->n_copied = run.to - copying->from_offset;
 	}
 	return device_wait(copying->call, rc);
 }
@@ -240,10 +241,10 @@ static ssize_t copy_to_device(struct copying *copying)
 		target_alloc_undo(copying);
 		return rc;
 	}
-	if (copying->fresh.count)
+	if (copying->new_extents.count)
 		allocation_note_unit(&copying->allocation, copying->to);
 	/* Only now does the memory have its content. */
-	file_record_added(copying->call, copying->to, &copying->fresh);
+	file_record_added(copying->call, copying->to, &copying->new_extents);
 	device_raise_size(copying->to, copying->to_offset + copying->bytes);
 	return (ssize_t)copying->bytes;
 }
@@ -262,12 +263,12 @@ static ssize_t copy_to_object(struct copying *copying)
 	if (precharged < 0)
 		return precharged;
 	rc = copy_runs(copying);
-	end = copying->to_offset + copying->done;
+	end = copying->to_offset + copying->n_copied;
 	/* A hole at the end is not written; a short write is better than an error. */
-	if (copying->done && end > object_size(fd) && ftruncate(fd, (off_t)end) < 0)
+	if (copying->n_copied && end > object_size(fd) && ftruncate(fd, (off_t)end) < 0)
 		rc = -errno;
 	host_update_accounting(copying->to, copying->call, precharged);
-	return copying->done ? (ssize_t)copying->done : rc;
+	return copying->n_copied ? (ssize_t)copying->n_copied : rc;
 }
 
 static bool copy_overlaps(const struct copying *copying)
@@ -305,7 +306,7 @@ static ssize_t copy_once(struct copying copying)
 	file_drop_ahead(copying.to);
 
 	bounce_free(copying.bounce);
-	extents_free(&copying.fresh);
+	extents_free(&copying.new_extents);
 	files_unlock(&copying);
 	return n;
 }
@@ -339,12 +340,12 @@ ssize_t file_copy(struct file *from, uint64_t from_offset, struct file *to,
 		return n;
 	if (journal_room(call->journal))
 		return -ENOSPC;
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 
 	copying.mode = LOCK_EXCLUSIVE;
-	copying.call = &own;
+	copying.call = &own_call;
 	do {
 		n = copy_once(copying);
-	} while (n == -ENOSPC && file_find_room(file_volume(to), &own, copying.bytes));
+	} while (n == -ENOSPC && file_find_room(file_volume(to), &own_call, copying.bytes));
 	return n;
 }

@@ -161,16 +161,16 @@ static int move_account(struct file_move *move, int64_t bytes)
 static int move_charge_difference(struct file_move *move)
 {
 	uint64_t old = atomic_load(&move->file->allocated);
-	int64_t more = (int64_t)(move->allocated - old);
+	int64_t difference = (int64_t)(move->allocated - old);
 	int rc = move_account(move, (int64_t)move->allocated);
 
 	if (rc < 0)
 		return rc;
-	if (more > 0)
-		rc = file_charge(&move->call, more);
+	if (difference > 0)
+		rc = file_charge(&move->call, difference);
 	if (rc < 0)
 		move_account(move, -(int64_t)move->allocated);
-	move->charged = more;
+	move->charged = difference;
 	return rc;
 }
 
@@ -252,12 +252,12 @@ static int move_check(const struct file *file)
 static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		      struct file_move **move)
 {
-	struct file_move *made = file_is_missing(file) ? NULL : calloc(1, sizeof(*made));
+	struct file_move *new_move = file_is_missing(file) ? NULL : calloc(1, sizeof(*new_move));
 
-	if (!made)
+	if (!new_move)
 		return file_is_missing(file) ? -EIO : -ENOMEM;
 	file_lock_layout(file);
-	*made = (struct file_move){
+	*new_move = (struct file_move){
 	    .file = file,
 	    .call = *call,
 	    .to = to ? to : file_volume(file),
@@ -268,29 +268,29 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	int rc = move_check(file);
 
 	if (rc == 0)
-		rc = move_make_copy(made);
+		rc = move_make_copy(new_move);
 	if (rc == 0)
-		rc = move_hold(made);
+		rc = move_hold(new_move);
 	if (rc < 0) {
 		brlock_write_unlock(&file->layout_lock);
-		free(made->record);
-		free(made);
+		free(new_move->record);
+		free(new_move);
 		return rc;
 	}
-	*move = made;
+	*move = new_move;
 	return 0;
 }
 
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,
 		    struct file_move **move)
 {
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 	int rc;
 
 	do {
-		rc = move_begin(file, &own, to, move);
+		rc = move_begin(file, &own_call, to, move);
 	} while (rc == -ENOSPC &&
-		 file_find_room(to ? to : file_volume(file), &own, file_allocated(file)));
+		 file_find_room(to ? to : file_volume(file), &own_call, file_allocated(file)));
 	return rc;
 }
 
