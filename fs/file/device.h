@@ -132,16 +132,16 @@ bool device_has_ahead(struct file *file, const struct file_call *call);
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
 
 /* device_rewrite.c. Exclusive. */
-/* Fills all memory of fresh with the bytes of from at the same file offsets, and with zeroes in the
- * holes of from. */
-int device_fill(const struct file_call *call, const struct extents *fresh,
+/* Fills all memory of target with the bytes of from at the same file offsets, and with zeroes in
+ * the holes of from. */
+int device_fill(const struct file_call *call, const struct extents *target,
 		const struct extents *from);
 struct device_range {
 	uint64_t from, to;
 };
-/* Replaces the extent at index, a whole chunk, by less memory for the ranges of kept, which get the
+/* Replaces the extent at index, a whole chunk, by less memory for the two ranges, which get the
  * same bytes; laid out as in a file of size bytes. On an error the extent stays. */
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range kept[2], uint64_t size);
+		   const struct device_range ranges[2], uint64_t size);
 
 #endif

@@ -18,14 +18,14 @@ enum memory_place device_place_wanted(const struct volume *volume, const struct 
 
 struct allocation allocation_for(struct volume *volume, const struct file_call *call, uint64_t size)
 {
-	struct allocation made = {
+	struct allocation allocation = {
 	    .volume = volume,
 	    .call = call,
 	    .layout = {.unit = layout_unit(call->attrs.page_size, size), .ceiling = FILE_SIZE_MAX},
 	};
 
-	allocation_set_place(&made, device_place_wanted(volume, call));
-	return made;
+	allocation_set_place(&allocation, device_place_wanted(volume, call));
+	return allocation;
 }
 
 int span_take(struct volume *volume, const struct file_call *call, enum memory_place place,
@@ -148,13 +148,13 @@ int alloc_run(struct allocation *allocation, uint64_t from, uint64_t end, uint64
 		extents_insert(allocation->target, &extent);
 		if (allocation->new_extents)
 			extents_insert(allocation->new_extents, &extent);
-		struct extents one = {.at = &extent, .count = 1};
+		struct extents new_extents = {.at = &extent, .count = 1};
 
 		if (allocation->recorded) {
 			allocation_note_unit(allocation, allocation->recorded);
-			file_record_added(allocation->call, allocation->recorded, &one);
+			file_record_added(allocation->call, allocation->recorded, &new_extents);
 		}
-		device_apply_mapping(&one, allocation->call);
+		device_apply_mapping(&new_extents, allocation->call);
 		allocation->bytes += extent.span.bytes;
 		from = extent_end(&extent) > from ? extent_end(&extent) : from;
 	}

@@ -105,15 +105,15 @@ int device_check_room(const struct file *file, const struct file_call *call, uin
 		      uint64_t to)
 {
 	const struct volume *volume = file_volume(file);
-	uint64_t available = 0, more;
+	uint64_t available = 0, pool_room;
 	int rc = 0;
 
 	if (call->holds)
 		available = call->holds->shelved(call->quota_owner, volume);
 	for (enum memory_place place = PLACE_GPU; rc == 0 && place < PLACES;
 	     place = volume_place_below(volume, place)) {
-		rc = pool_available(volume_pool(volume, place), &more);
-		available += rc == 0 ? more : 0;
+		rc = pool_available(volume_pool(volume, place), &pool_room);
+		available += rc == 0 ? pool_room : 0;
 	}
 	if (rc < 0)
 		return rc;
@@ -125,21 +125,21 @@ int device_allocate(struct file *file, const struct file_call *call, uint64_t fr
 	struct volume *volume = atomic_load(&file->volume);
 	uint64_t size = atomic_load(&file->fields->size);
 	struct allocation allocation = allocation_for(volume, call, size > to ? size : to);
-	struct extents fresh = {0};
+	struct extents new_extents = {0};
 	/* Without this check a request that cannot succeed would fill the device for a moment. */
 	int rc = device_check_room(file, call, from, to);
 
 	if (rc < 0)
 		return rc;
 	allocation.target = &file->extents;
-	allocation.new_extents = &fresh;
+	allocation.new_extents = &new_extents;
 	rc = alloc_run(&allocation, from, to, to);
 	if (rc < 0)
 		allocation_undo(&allocation);
-	else if (fresh.count)
+	else if (new_extents.count)
 		allocation_note_unit(&allocation, file);
-	file_record_added(call, file, &fresh);
-	extents_free(&fresh);
+	file_record_added(call, file, &new_extents);
+	extents_free(&new_extents);
 	device_update_accounting(file, (int64_t)allocation.bytes);
 	return rc;
 }
@@ -164,10 +164,10 @@ static int extent_free_inside(struct file *file, const struct file_call *call, u
 	if (whole || !span_owns_chunk(&extent.span))
 		return device_free_range(file, call, from, to);
 
-	struct device_range kept[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
+	struct device_range ranges[2] = {{extent.offset, from}, {to, extent_end(&extent)}};
 
 	/* device_reshape may leave memory between the two ranges, which must read as zero. */
-	device_reshape(file, call, index, kept, atomic_load(&file->fields->size));
+	device_reshape(file, call, index, ranges, atomic_load(&file->fields->size));
 	return device_zero_now(&file->extents, call, from, to);
 }
 

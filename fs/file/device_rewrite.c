@@ -8,20 +8,20 @@
 #include "fs/extents/extents_copy.h"
 #include "fs/file/record.h"
 
-int device_fill(const struct file_call *call, const struct extents *fresh,
+int device_fill(const struct file_call *call, const struct extents *target,
 		const struct extents *from)
 {
-	return device_wait(call, extents_fill(call->copier, fresh, from));
+	return device_wait(call, extents_fill(call->copier, target, from));
 }
 
-static int ranges_alloc(struct allocation *allocation, const struct device_range kept[2],
+static int ranges_alloc(struct allocation *allocation, const struct device_range ranges[2],
 			uint64_t limit)
 {
 	int rc = 0;
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (kept[i].from < kept[i].to)
-			rc = alloc_run(allocation, kept[i].from, kept[i].to, kept[i].to);
+		if (ranges[i].from < ranges[i].to)
+			rc = alloc_run(allocation, ranges[i].from, ranges[i].to, ranges[i].to);
 	}
 	if (rc == 0 && allocation->bytes >= limit)
 		rc = -ENOSPC;
@@ -29,44 +29,44 @@ static int ranges_alloc(struct allocation *allocation, const struct device_range
 }
 
 int device_reshape(struct file *file, const struct file_call *call, uint32_t index,
-		   const struct device_range kept[2], uint64_t size)
+		   const struct device_range ranges[2], uint64_t size)
 {
 	struct volume *volume = atomic_load(&file->volume);
 	struct extent old = file->extents.at[index];
-	struct extents fresh = {0}, from = {.at = &old, .count = 1};
+	struct extents new_extents = {0}, from = {.at = &old, .count = 1};
 	struct allocation allocation = allocation_for(volume, call, size);
 
 	allocation.fill = POOL_UNDEFINED;
 	allocation.charge = ALLOCATION_UNCHARGED;
 	/* A full GPU must not keep a file from becoming shorter. */
 	allocation_set_place(&allocation, old.span.chunk->place);
-	allocation.target = &fresh;
+	allocation.target = &new_extents;
 	allocation.layout.floor = old.offset;
 	allocation.layout.ceiling = extent_end(&old);
 
-	int rc = ranges_alloc(&allocation, kept, old.span.bytes);
+	int rc = ranges_alloc(&allocation, ranges, old.span.bytes);
 
 	if (rc == 0)
-		rc = device_fill(call, &fresh, &from);
+		rc = device_fill(call, &new_extents, &from);
 	if (rc == 0)
-		rc = extents_reserve(&file->extents, fresh.count);
+		rc = extents_reserve(&file->extents, new_extents.count);
 	if (rc == 0)
 		rc = device_hold_replaced(call, volume, &from);
 	if (rc < 0) {
-		device_release_unused(volume, call, &fresh);
+		device_release_unused(volume, call, &new_extents);
 		return rc;
 	}
 
-	int64_t less = (int64_t)(old.span.bytes - allocation.bytes);
+	int64_t bytes_freed = (int64_t)(old.span.bytes - allocation.bytes);
 
 	extents_remove(&file->extents, index);
-	EXTENTS_FOREACH (extent, &fresh)
+	EXTENTS_FOREACH (extent, &new_extents)
 		extents_insert(&file->extents, extent);
-	file_record_replaced(call, file, old.offset, extent_end(&old), &fresh);
-	extents_free(&fresh);
+	file_record_replaced(call, file, old.offset, extent_end(&old), &new_extents);
+	extents_free(&new_extents);
 	device_uncharge_places(call, &from);
 	span_release(volume, &old.span);
-	file_charge(call, -less);
-	device_update_accounting(file, -less);
+	file_charge(call, -bytes_freed);
+	device_update_accounting(file, -bytes_freed);
 	return 0;
 }
