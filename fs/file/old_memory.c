@@ -17,14 +17,14 @@ struct old_memory {
 };
 
 /* Few files have old memory. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct old_memory *all;
+static pthread_mutex_t old_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct old_memory *old_memories;
 
 static void old_memory_add(struct old_memory *old_memory)
 {
-	scoped_lock(&lock);
-	old_memory->next = all;
-	all = old_memory;
+	scoped_lock(&old_memory_lock);
+	old_memory->next = old_memories;
+	old_memories = old_memory;
 }
 
 static struct old_memory *old_memory_new(const struct file *file, struct volume *volume)
@@ -50,9 +50,9 @@ bool file_keep_old_object(const struct file *file, struct volume *volume, uint64
 
 static struct old_memory *old_memory_take(const struct file *file)
 {
-	struct old_memory **at = &all, *taken = NULL;
+	struct old_memory **at = &old_memories, *list = NULL;
 
-	scoped_lock(&lock);
+	scoped_lock(&old_memory_lock);
 	while (*at) {
 		struct old_memory *old_memory = *at;
 
@@ -61,10 +61,10 @@ static struct old_memory *old_memory_take(const struct file *file)
 			continue;
 		}
 		*at = old_memory->next;
-		old_memory->next = taken;
-		taken = old_memory;
+		old_memory->next = list;
+		list = old_memory;
 	}
-	return taken;
+	return list;
 }
 
 static void old_memory_free(struct old_memory *old_memory)
