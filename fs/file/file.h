@@ -45,7 +45,7 @@ struct file_holds {
 	 * -ENOMEM, without a change. Call before the record of the change, and before the file's
 	 * charges end. layout_lock is held. */
 	int (*hold)(void *owner, struct volume *volume, const struct span *span,
-		    enum file_hold how);
+		    enum file_hold mode);
 	/* Undoes hold: the file keeps the chunk. */
 	void (*unhold)(void *owner, const struct span *span);
 	/* Takes the span of a held chunk, which the caller zeroed, over for the next file of the
@@ -80,10 +80,10 @@ struct file_call {
 	 * NULL: neither is counted. */
 	int (*charge_place)(void *quota_owner, enum memory_place place, int64_t bytes,
 			    bool replaces);
-	/* Counts an object: 1, or -1, which always succeeds. more of 0: its tmpfs is gone, and a
+	/* Counts an object: 1, or -1, which always succeeds. change of 0: its tmpfs is gone, and a
 	 * descriptor of a shared tmpfs is in its place. 0, -ENOSPC or -EDQUOT. NULL: objects are
 	 * not counted. */
-	int (*count_object)(void *quota_owner, int more, enum system_tmpfs tmpfs);
+	int (*count_object)(void *quota_owner, int change, enum system_tmpfs tmpfs);
 	/* Takes topology. Called only with FILE_LIMITS_ASK. NULL: no quota is there. */
 	enum file_limits (*find_limits)(void *quota_owner);
 	enum file_limits limits;
@@ -210,16 +210,16 @@ void file_move_free(struct file_move *move); /* move may be NULL */
 struct journal_piece;
 void file_move_piece(const struct file_move *move, struct journal_piece *piece);
 
-/* Moves extents in gpuN/ to place, from the start of the file on, until most bytes have moved or
+/* Moves extents in gpuN/ to place, from the start of the file on, until max_bytes have moved or
  * all are there. 0, or -errno (-EBUSY: leased; -ENOSPC: the place is full); *moved: the bytes, also
  * after an error. Requests wait for the move of one extent at a time. */
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
-	       uint64_t most, uint64_t *moved);
+	       uint64_t max_bytes, uint64_t *moved);
 /* The same for the extents in the place from. FILE_NO_WAIT: -EAGAIN instead of waiting for another
  * thread that uses the file. */
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
 int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
-	       enum memory_place to, enum file_wait wait, uint64_t most, uint64_t *moved);
+	       enum memory_place to, enum file_wait wait, uint64_t max_bytes, uint64_t *moved);
 /* Moves extents out of drained chunks (pool_drain) within their place, as file_evict does with
  * FILE_NO_WAIT. */
 int file_compact(struct file *file, const struct file_call *call, uint64_t *moved);

@@ -50,8 +50,8 @@ static bool span_is_placed(const struct placing *placing, const struct span *spa
 }
 
 /* The first extent to move. On the way back to the device also the chunks behind the extent, up to
- * most bytes together, which make a single chunk there. */
-static bool run_find(const struct file *file, const struct placing *placing, uint64_t most,
+ * max_bytes together, which make a single chunk there. */
+static bool run_find(const struct file *file, const struct placing *placing, uint64_t max_bytes,
 		     struct device_range *run)
 {
 	const struct extents *extents = &file->extents;
@@ -68,7 +68,7 @@ static bool run_find(const struct file *file, const struct placing *placing, uin
 		const struct extent *next = &extents->at[i];
 
 		if (next->offset != run->to || span_is_placed(placing, &next->span) ||
-		    !span_owns_chunk(&next->span) || extent_end(next) - run->from > most)
+		    !span_owns_chunk(&next->span) || extent_end(next) - run->from > max_bytes)
 			break;
 		run->to = extent_end(next);
 	}
@@ -76,27 +76,27 @@ static bool run_find(const struct file *file, const struct placing *placing, uin
 }
 
 static int run_alloc(struct volume *volume, const struct file_call *call, enum memory_place place,
-		     const struct device_range *run, struct extents *fresh)
+		     const struct device_range *run, struct extents *new_extents)
 {
-	uint64_t most = volume_max_chunk(volume, place);
+	uint64_t max_chunk = volume_max_chunk(volume, place);
 	struct extent extent;
 
 	for (uint64_t at = run->from; at < run->to; at = extent_end(&extent)) {
-		uint64_t bytes = run->to - at < most ? run->to - at : most;
-		int rc = extents_reserve(fresh, 1);
+		uint64_t bytes = run->to - at < max_chunk ? run->to - at : max_chunk;
+		int rc = extents_reserve(new_extents, 1);
 
 		bytes = pool_tight_bytes(bytes);
 		extent.offset = at;
 		if (rc == 0)
 			rc = span_take(volume, call, place, bytes, POOL_UNDEFINED, &extent.span);
 		if (rc == -ENOSPC && bytes > CHUNK_ALIGN) {
-			most = align_up(bytes / 2, CHUNK_ALIGN);
+			max_chunk = align_up(bytes / 2, CHUNK_ALIGN);
 			extent.span.bytes = 0;
 			continue;
 		}
 		if (rc < 0)
 			return rc;
-		extents_insert(fresh, &extent);
+		extents_insert(new_extents, &extent);
 	}
 	return 0;
 }
@@ -110,17 +110,17 @@ static bool shelves_moved(const struct volume *volume, enum memory_place to)
 
 /* A copy of the run in the place. */
 static int run_copy(struct file *file, const struct file_call *call, enum memory_place place,
-		    const struct device_range *run, struct extents *fresh)
+		    const struct device_range *run, struct extents *new_extents)
 {
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 
-	own.replaces = true;
-	int rc = run_alloc(file_volume(file), &own, place, run, fresh);
+	own_call.replaces = true;
+	int rc = run_alloc(file_volume(file), &own_call, place, run, new_extents);
 
 	if (rc == 0)
-		rc = device_fill(call, fresh, &file->extents);
+		rc = device_fill(call, new_extents, &file->extents);
 	if (rc == 0)
-		rc = extents_reserve(&file->extents, fresh->count);
+		rc = extents_reserve(&file->extents, new_extents->count);
 	return rc;
 }
 
@@ -128,15 +128,15 @@ static int run_copy(struct file *file, const struct file_call *call, enum memory
 static int run_cut(struct file *file, const struct file_call *call, const struct device_range *run,
 		   struct extents *old, bool *over_quota)
 {
-	struct extents kept = extents_range(&file->extents, run->from, run->to);
-	int rc = device_hold_replaced(call, file_volume(file), &kept);
+	struct extents run_extents = extents_range(&file->extents, run->from, run->to);
+	int rc = device_hold_replaced(call, file_volume(file), &run_extents);
 
 	*over_quota = rc == -EDQUOT;
 	if (rc < 0)
 		return rc;
 	rc = extents_cut(&file->extents, run->from, run->to, old);
 	if (rc < 0)
-		device_unhold(call, &kept);
+		device_unhold(call, &run_extents);
 	return rc;
 }
 
@@ -144,22 +144,22 @@ static int run_move(struct file *file, const struct file_call *call, enum memory
 		    const struct device_range *run, bool *over_quota)
 {
 	struct volume *volume = file_volume(file);
-	struct extents fresh = {0}, old = {0};
+	struct extents new_extents = {0}, old = {0};
 
 	*over_quota = false;
-	int rc = run_copy(file, call, place, run, &fresh);
+	int rc = run_copy(file, call, place, run, &new_extents);
 
 	if (rc == 0)
 		rc = run_cut(file, call, run, &old, over_quota);
 	if (rc < 0) {
-		device_release_unused(volume, call, &fresh);
+		device_release_unused(volume, call, &new_extents);
 		return rc;
 	}
-	EXTENTS_FOREACH (extent, &fresh)
+	EXTENTS_FOREACH (extent, &new_extents)
 		extents_insert(&file->extents, extent);
-	file_record_replaced(call, file, run->from, run->to, &fresh);
-	device_apply_mapping(&fresh, call);
-	extents_free(&fresh);
+	file_record_replaced(call, file, run->from, run->to, &new_extents);
+	device_apply_mapping(&new_extents, call);
+	extents_free(&new_extents);
 	device_uncharge_places(call, &old);
 	if (shelves_moved(volume, place))
 		device_shelve(file, call, volume, &old);
@@ -206,7 +206,7 @@ static int64_t renew_locked(struct file *file, const struct file_call *call,
 {
 	const struct extents *extents = &file->extents;
 	uint32_t i = extents_find_where(extents, placing->renewed_end, placing->renews);
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 
 	if (i == extents->count)
 		return 0;
@@ -217,12 +217,12 @@ static int64_t renew_locked(struct file *file, const struct file_call *call,
 		return -EBUSY;
 	/* Blocks cost the same elsewhere, whatever the limits are; a chunk may become several. */
 	if (!span_owns_chunk(span))
-		own.charge_place = NULL;
+		own_call.charge_place = NULL;
 	struct device_range run = {extents->at[i].offset, extent_end(&extents->at[i])};
 
 	placing->renewed_end = run.to;
 	placing->to = span->chunk->place;
-	int rc = run_move(file, &own, placing->to, &run, &placing->over_quota);
+	int rc = run_move(file, &own_call, placing->to, &run, &placing->over_quota);
 
 	return rc < 0 ? rc : (int64_t)(run.to - run.from);
 }
@@ -238,7 +238,7 @@ static bool layout_lock(struct file *file, enum file_wait wait)
 }
 
 static int extents_place(struct file *file, const struct file_call *call, struct placing *placing,
-			 enum file_wait wait, uint64_t most, uint64_t *moved)
+			 enum file_wait wait, uint64_t max_bytes, uint64_t *moved)
 {
 	int64_t n;
 
@@ -253,24 +253,24 @@ static int extents_place(struct file *file, const struct file_call *call, struct
 		brlock_write_unlock(&file->layout_lock);
 		if (n > 0)
 			*moved += (uint64_t)n;
-	} while (n > 0 && *moved < most);
+	} while (n > 0 && *moved < max_bytes);
 	return n < 0 ? (int)n : 0;
 }
 
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
-	       uint64_t most, uint64_t *moved)
+	       uint64_t max_bytes, uint64_t *moved)
 {
 	struct placing placing = placing_all_to(place);
 
-	return extents_place(file, call, &placing, FILE_MAY_WAIT, most, moved);
+	return extents_place(file, call, &placing, FILE_MAY_WAIT, max_bytes, moved);
 }
 
 int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
-	       enum memory_place to, enum file_wait wait, uint64_t most, uint64_t *moved)
+	       enum memory_place to, enum file_wait wait, uint64_t max_bytes, uint64_t *moved)
 {
 	struct placing placing = {.from = 1U << from, .to = to};
 
-	return extents_place(file, call, &placing, wait, most, moved);
+	return extents_place(file, call, &placing, wait, max_bytes, moved);
 }
 
 int file_compact(struct file *file, const struct file_call *call, uint64_t *moved)
