@@ -25,12 +25,12 @@ static void extents_to_journal(const struct extents *extents, struct journal_ext
 
 struct journal_extent *file_record_extents(const struct extents *extents)
 {
-	struct journal_extent *made =
-	    extents->count ? malloc(extents->count * sizeof(*made)) : NULL;
+	struct journal_extent *converted =
+	    extents->count ? malloc(extents->count * sizeof(*converted)) : NULL;
 
-	if (made)
-		extents_to_journal(extents, made);
-	return made;
+	if (converted)
+		extents_to_journal(extents, converted);
+	return converted;
 }
 
 static struct journal_file file_image(const struct file_call *call, const struct file *file,
@@ -64,20 +64,20 @@ static struct journal_piece more_piece(const struct journal_file *image,
 
 /* Several records if there are many extents: each allocation is a valid state by itself. */
 void file_record_added(const struct file_call *call, const struct file *file,
-		       const struct extents *more)
+		       const struct extents *new_extents)
 {
-	struct journal_extent few[FEW];
+	struct journal_extent buffer[FEW];
 
-	for (uint32_t at = 0; call->journal && at < more->count; at += FEW) {
-		uint32_t n = more->count - at < FEW ? more->count - at : FEW;
-		struct extents some = {.at = more->at + at, .count = n};
+	for (uint32_t at = 0; call->journal && at < new_extents->count; at += FEW) {
+		uint32_t n = new_extents->count - at < FEW ? new_extents->count - at : FEW;
+		struct extents part = {.at = new_extents->at + at, .count = n};
 		struct journal_file image = file_image(call, file, n);
-		struct journal_piece piece = more_piece(&image, few);
+		struct journal_piece piece = more_piece(&image, buffer);
 
-		extents_to_journal(&some, few);
+		extents_to_journal(&part, buffer);
 		journal_append(call->journal, &piece, 1, NULL);
 	}
-	file_recorded(call, more);
+	file_recorded(call, new_extents);
 }
 
 void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
@@ -89,35 +89,35 @@ void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to)
 }
 
 static void record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
-			    uint64_t to, const struct extents *fresh)
+			    uint64_t to, const struct extents *new_extents)
 {
-	struct journal_extent few[FEW], *extents = few;
+	struct journal_extent buffer[FEW], *extents = buffer;
 	struct journal_cut cut = {.ino = call->ino, .from = from, .to = to};
 
 	if (!call->journal)
 		return;
-	if (fresh->count > FEW)
-		extents = file_record_extents(fresh);
+	if (new_extents->count > FEW)
+		extents = file_record_extents(new_extents);
 	else
-		extents_to_journal(fresh, few);
+		extents_to_journal(new_extents, buffer);
 	if (!extents) {
-		journal_fail(call->journal, fresh->count * sizeof(*extents));
+		journal_fail(call->journal, new_extents->count * sizeof(*extents));
 		return;
 	}
 
-	struct journal_file image = file_image(call, file, fresh->count);
+	struct journal_file image = file_image(call, file, new_extents->count);
 	struct journal_piece pieces[2] = {cut_piece(&cut), more_piece(&image, extents)};
 
 	journal_append(call->journal, pieces, 2, NULL);
-	if (extents != few)
+	if (extents != buffer)
 		free(extents);
 }
 
 void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
-			  uint64_t to, const struct extents *fresh)
+			  uint64_t to, const struct extents *new_extents)
 {
-	record_replaced(call, file, from, to, fresh);
-	file_recorded(call, fresh);
+	record_replaced(call, file, from, to, new_extents);
+	file_recorded(call, new_extents);
 }
 
 void file_record_object(const struct file_call *call, const struct file *file)

@@ -20,10 +20,10 @@ void file_record_added(const struct file_call *call, const struct file *file,
 		       const struct extents *added);
 /* The file has no memory in [from, to) any more. */
 void file_record_cut(const struct file_call *call, uint64_t from, uint64_t to);
-/* The file has the extents of fresh in place of its memory in [from, to): a single record for both
+/* The file has new_extents in place of its memory in [from, to): a single record for both
  * changes. */
 void file_record_replaced(const struct file_call *call, const struct file *file, uint64_t from,
-			  uint64_t to, const struct extents *fresh);
+			  uint64_t to, const struct extents *new_extents);
 /* The file has its present object (host/), or no object. */
 void file_record_object(const struct file_call *call, const struct file *file);
 /* Other processes may have the chunks with these ids. No lock is needed. */
