@@ -15,16 +15,16 @@ static bool span_is_out(const struct span *span)
 }
 
 static int extents_hold(const struct file_call *call, struct volume *volume,
-			const struct extents *extents, enum file_hold how)
+			const struct extents *extents, enum file_hold mode)
 {
 	if (!call->holds)
 		return 0;
 	EXTENTS_FOREACH (extent, extents) {
 		int rc = span_is_out(&extent->span)
-			     ? call->holds->hold(call->quota_owner, volume, &extent->span, how)
+			     ? call->holds->hold(call->quota_owner, volume, &extent->span, mode)
 			     : 0;
 
-		if (rc < 0 && how == FILE_HOLD_WITHIN_QUOTA)
+		if (rc < 0 && mode == FILE_HOLD_WITHIN_QUOTA)
 			return rc;
 		if (rc > 0)
 			atomic_store(&extent->span.chunk->handed_out, CHUNK_HELD);
@@ -77,7 +77,7 @@ static int held_spans_zero(const struct file_call *call, const struct extents *e
 void device_shelve(const struct file *file, const struct file_call *call, struct volume *volume,
 		   struct extents *extents)
 {
-	uint32_t kept = 0;
+	uint32_t n_kept = 0;
 
 	/* After device_hold has read the owner: a change of the owner sets FILE_UNCLEAN first. */
 	if (!call->holds || (atomic_load(&file->leased) & FILE_UNCLEAN) ||
@@ -87,8 +87,8 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 	EXTENTS_FOREACH (extent, extents)
 		if (!span_is_held(&extent->span) ||
 		    !call->holds->shelve(call->quota_owner, volume, &extent->span))
-			extents->at[kept++] = *extent;
-	extents->count = kept;
+			extents->at[n_kept++] = *extent;
+	extents->count = n_kept;
 }
 
 void span_release_unused(struct volume *volume, const struct file_call *call,

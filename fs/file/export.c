@@ -20,10 +20,10 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 {
 	struct volume *volume = atomic_load(&file->volume);
 	struct extent extent = {.offset = granule};
-	struct extents fresh = {.at = &extent, .count = 1}, old = {0};
+	struct extents new_extents = {.at = &extent, .count = 1}, old = {0};
 	uint64_t end = granule + CHUNK_ALIGN;
-	int64_t more = (int64_t)extents_missing(&file->extents, granule, end);
-	int rc = file_charge(call, more);
+	int64_t growth = (int64_t)extents_missing(&file->extents, granule, end);
+	int rc = file_charge(call, growth);
 
 	if (rc < 0)
 		return rc;
@@ -31,7 +31,7 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 		       &extent.span);
 	if (rc < 0)
 		goto uncharge;
-	rc = device_fill(call, &fresh, &file->extents);
+	rc = device_fill(call, &new_extents, &file->extents);
 	if (rc == 0)
 		rc = extents_reserve(&file->extents, 1);
 	if (rc == 0)
@@ -39,17 +39,17 @@ static int granule_to_chunk(struct file *file, const struct file_call *call, uin
 	if (rc < 0)
 		goto give;
 	extents_insert(&file->extents, &extent);
-	file_record_replaced(call, file, granule, end, &fresh);
-	device_apply_mapping(&fresh, call);
+	file_record_replaced(call, file, granule, end, &new_extents);
+	device_apply_mapping(&new_extents, call);
 	device_uncharge_places(call, &old);
 	device_release(volume, &old);
-	device_update_accounting(file, more);
+	device_update_accounting(file, growth);
 	return 0;
 
 give:
 	span_release_unused(volume, call, &extent.span);
 uncharge:
-	file_charge(call, -more);
+	file_charge(call, -growth);
 	return rc;
 }
 
@@ -226,10 +226,10 @@ static bool lease_find_room(struct file *file, const struct file_call *call)
 int file_lease(struct file *file, const struct file_call *call, enum file_share_access access,
 	       enum file_wait wait)
 {
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 
 	for (;;) {
-		int rc = lease_once(file, &own, access, wait);
+		int rc = lease_once(file, &own_call, access, wait);
 
 		if (rc == -EAGAIN) {
 			rc = file_place_all(file, call,
@@ -240,7 +240,8 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 		} else if (rc != -ENOSPC || wait == FILE_NO_WAIT || !lease_find_room(file, call)) {
 			return rc;
 		} else {
-			own.exchanges = device_place_wanted(file_volume(file), call) == PLACE_GPU;
+			own_call.exchanges =
+			    device_place_wanted(file_volume(file), call) == PLACE_GPU;
 		}
 	}
 }

@@ -24,13 +24,13 @@ size_t file_struct_bytes(void)
 
 struct file *file_make(void *memory, struct volume *volume)
 {
-	struct file *made = memory;
+	struct file *file = memory;
 
-	brlock_init(&made->layout_lock);
-	atomic_init(&made->volume, volume);
-	atomic_init(&made->fd, -1);
-	made->fields = &made->own;
-	return made;
+	brlock_init(&file->layout_lock);
+	atomic_init(&file->volume, volume);
+	atomic_init(&file->fd, -1);
+	file->fields = &file->own_fields;
+	return file;
 }
 
 int file_new(struct volume *volume, struct file **file)
@@ -132,17 +132,17 @@ uint64_t file_size(const struct file *file)
 static uint64_t device_allocated(const struct file *file)
 {
 	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
-	uint64_t kept = atomic_load(&file->fields->size),
+	uint64_t data_end = atomic_load(&file->fields->size),
 		 reserved = atomic_load(&file->fields->reserved);
 	uint64_t end = atomic_load(&file->tail_end);
 	uint64_t start = end - atomic_load(&file->tail_blocks) * POOL_BLOCK_MIN;
 	uint64_t allocated = atomic_load(&file->allocated);
 
-	kept = align_up(kept > reserved ? kept : reserved, unit);
-	if (kept < start)
-		kept = start;
+	data_end = align_up(data_end > reserved ? data_end : reserved, unit);
+	if (data_end < start)
+		data_end = start;
 
-	uint64_t ahead = end > kept ? end - kept : 0;
+	uint64_t ahead = end > data_end ? end - data_end : 0;
 
 	return allocated > ahead ? allocated - ahead : 0;
 }
@@ -230,17 +230,17 @@ struct ahead_block *file_read_ahead(struct file *file, const struct file_call *c
 static int file_make_room(struct file *file, const struct file_call *call, uint64_t from,
 			  uint64_t end)
 {
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 	int rc;
 
 	if (journal_room(call->journal))
 		return -ENOSPC;
 	do {
 		file_lock_layout(file);
-		rc = file_is_device(file) ? device_make_room(file, &own, from, end)
-					  : host_make_object(file, file_volume(file), &own);
+		rc = file_is_device(file) ? device_make_room(file, &own_call, from, end)
+					  : host_make_object(file, file_volume(file), &own_call);
 		brlock_write_unlock(&file->layout_lock);
-	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, end - from));
+	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own_call, end - from));
 	return rc;
 }
 
@@ -322,7 +322,7 @@ static int device_fallocate(struct file *file, const struct file_call *call, int
 static int file_allocate_step(struct file *file, const struct file_call *call, int mode,
 			      uint64_t offset, uint64_t bytes)
 {
-	struct file_call own = *call;
+	struct file_call own_call = *call;
 	int rc;
 
 	do {
@@ -330,11 +330,11 @@ static int file_allocate_step(struct file *file, const struct file_call *call, i
 		if (mode & FALLOC_FL_PUNCH_HOLE && file_is_held(file))
 			rc = -EBUSY;
 		else if (file_is_device(file))
-			rc = device_fallocate(file, &own, mode, offset, offset + bytes);
+			rc = device_fallocate(file, &own_call, mode, offset, offset + bytes);
 		else
-			rc = host_allocate(file, &own, mode, offset, offset + bytes);
+			rc = host_allocate(file, &own_call, mode, offset, offset + bytes);
 		brlock_write_unlock(&file->layout_lock);
-	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own, bytes));
+	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own_call, bytes));
 	return rc;
 }
 

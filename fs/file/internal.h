@@ -28,11 +28,11 @@ struct file {
 	 * hold a lock that a move of the file waits for. */
 	struct brlock layout_lock;
 	struct volume *_Atomic volume;
-	struct file_fields *fields; /* own, or the journal's: file_set_fields */
+	struct file_fields *fields; /* own_fields, or the journal's: file_set_fields */
 	union {
-		struct file_fields own;	 /* without a journal */
-		struct {		 /* with a journal */
-			uint64_t object; /* the journal's id of fd's object: file_object_id */
+		struct file_fields own_fields; /* without a journal */
+		struct {		       /* with a journal */
+			uint64_t object;       /* the journal's id of fd's object: file_object_id */
 			struct file_missing *_Atomic missing; /* missing.h: file_missing */
 		};
 	};
@@ -60,18 +60,18 @@ struct file {
 /* Set together with fd: the journal's id of the object; 0: none. */
 static inline uint64_t file_object_id(const struct file *file)
 {
-	return file->fields == &file->own ? 0 : file->object;
+	return file->fields == &file->own_fields ? 0 : file->object;
 }
 
 /* NULL: all memory was found. */
 static inline struct file_missing *file_missing(const struct file *file)
 {
-	return file->fields == &file->own ? NULL : atomic_load(&file->missing);
+	return file->fields == &file->own_fields ? NULL : atomic_load(&file->missing);
 }
 
 static inline void file_set_object_id(struct file *file, uint64_t object)
 {
-	if (file->fields != &file->own)
+	if (file->fields != &file->own_fields)
 		file->object = object;
 }
 
@@ -113,9 +113,9 @@ static inline void file_note_use(struct file *file, struct volume *volume)
 /* Memory of the file is off the device, from now on if there was none before. */
 static inline void file_note_left(struct file *file)
 {
-	uint8_t here = FILE_HERE;
+	uint8_t expected = FILE_HERE;
 
-	atomic_compare_exchange_strong(&file->away, &here, FILE_AWAY);
+	atomic_compare_exchange_strong(&file->away, &expected, FILE_AWAY);
 }
 
 static inline int file_charge(const struct file_call *call, int64_t bytes)
@@ -131,9 +131,10 @@ static inline int file_charge_place(const struct file_call *call, enum memory_pl
 		   : 0;
 }
 
-static inline int file_count_object(const struct file_call *call, int more, enum system_tmpfs tmpfs)
+static inline int file_count_object(const struct file_call *call, int change,
+				    enum system_tmpfs tmpfs)
 {
-	return call->count_object ? call->count_object(call->quota_owner, more, tmpfs) : 0;
+	return call->count_object ? call->count_object(call->quota_owner, change, tmpfs) : 0;
 }
 
 /* Call after bytes of the file have changed, under layout_lock. */
