@@ -33,18 +33,18 @@ bool capabilities_kernel_has_uring(void)
 static int uring_choose(struct fs *fs)
 {
 	struct capability *uring = &fs->can.io_uring;
-	enum switch_mode wanted = fs->options.io_uring;
+	enum switch_mode mode = fs->options.io_uring;
 
 	if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		capability_set(uring, false,
 			       "recovery=transparent needs /dev/fuse: over io_uring requests in "
 			       "progress are lost when a daemon dies%s",
 			       *fs->options.recovery_why ? "; io_uring=on turns recovery off" : "");
-	else if (wanted == SWITCH_OFF)
+	else if (mode == SWITCH_OFF)
 		capability_set(uring, false, "turned off (io_uring=off)");
 	else if (fuse_version() < FUSE_MAKE_VERSION(3, 18))
 		capability_set(uring, false, "libfuse %s is older than 3.18", fuse_pkgversion());
-	else if (wanted == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
+	else if (mode == SWITCH_AUTO && get_nprocs() < IO_URING_CORES)
 		capability_set(uring, false, "no gain on %d cores", get_nprocs());
 	else if (!capabilities_kernel_has_uring())
 		capability_set(
@@ -52,7 +52,7 @@ static int uring_choose(struct fs *fs)
 		    "the kernel has it off (echo Y > /sys/module/fuse/parameters/enable_uring)");
 	else
 		capability_set(uring, true, "FUSE over io_uring");
-	if (wanted == SWITCH_ON && !uring->on) {
+	if (mode == SWITCH_ON && !uring->on) {
 		log_error("io_uring=on: %s", uring->reason);
 		return -ENOTSUP;
 	}
@@ -62,16 +62,16 @@ static int uring_choose(struct fs *fs)
 static void recovery_choose(struct fs *fs)
 {
 	struct capability *recovery = &fs->can.recovery;
-	const char *why = fs->options.recovery_why;
+	const char *reason = fs->options.recovery_why;
 
 	if (!fs->fdstore)
 		capability_set(recovery, false, "%s%s: files are gone with the daemon",
-			       *why ? "recovery=auto: " : "turned off (recovery=off)", why);
+			       *reason ? "recovery=auto: " : "turned off (recovery=off)", reason);
 	else if (fs->options.recovery == RECOVERY_TRANSPARENT)
 		capability_set(recovery, true,
 			       "transparent%s%s: if the daemon dies, another daemon replaces it, "
 			       "and programs wait meanwhile",
-			       *why ? ", by " : "", why);
+			       *reason ? ", by " : "", reason);
 	else
 		capability_set(
 		    recovery, true,

@@ -145,8 +145,8 @@ int channel_open(struct fs *fs, struct fuse_session *fuse, unsigned number)
 {
 	if (!fs->can.clone_fd.on)
 		return -1;
-	bool kept = fs->options.recovery == RECOVERY_TRANSPARENT;
-	int fd = kept ? device_clone_kept(fs, fuse, number) : device_clone(fuse);
+	bool is_kept = fs->options.recovery == RECOVERY_TRANSPARENT;
+	int fd = is_kept ? device_clone_kept(fs, fuse, number) : device_clone(fuse);
 	if (fd < 0)
 		log_warn("a worker thread shares its /dev/fuse with others: %s", strerror(-fd));
 	else
@@ -168,12 +168,12 @@ void channel_answer_for(int channel)
 /* As read(2) with O_NONBLOCK, for at most BUSY_POLL_NS. */
 static ssize_t channel_read_polling(void *to, size_t bytes)
 {
-	int64_t now = clock_ns(), until = now + BUSY_POLL_NS;
+	int64_t now = clock_ns(), deadline = now + BUSY_POLL_NS;
 	ssize_t n;
 
 	if (fcntl(own_fd, F_SETFL, O_RDWR | O_NONBLOCK))
 		return -1;
-	while ((n = read(own_fd, to, bytes)) < 0 && errno == EAGAIN && now < until)
+	while ((n = read(own_fd, to, bytes)) < 0 && errno == EAGAIN && now < deadline)
 		for (int64_t next = now + BUSY_POLL_EACH_NS; now < next;)
 			now = clock_ns();
 	int error = errno;

@@ -51,7 +51,7 @@ static void deferral_work(void *context, struct turns_job *job)
 	struct deferral *deferral = (struct deferral *)job;
 	struct fs *fs = context;
 	struct worker *worker = worker_self(fs);
-	struct log_caller before =
+	struct log_caller previous =
 	    log_caller_change((struct log_caller){true, deferral->request->uid});
 
 	channel_answer_for(deferral->channel);
@@ -59,7 +59,7 @@ static void deferral_work(void *context, struct turns_job *job)
 		request_serve(fs, worker, deferral);
 	else
 		fuse_reply_err(deferral->req, ENOMEM);
-	log_caller_change(before);
+	log_caller_change(previous);
 	deferral_free(fs, deferral);
 }
 

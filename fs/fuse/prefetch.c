@@ -113,15 +113,16 @@ static char *mapping_find(const struct session *session, pid_t process, struct p
 
 /* Waits for the answers to the calls before. Pages that were there cause no requests, so the wait
  * is short. False: the thread must end. */
-static bool job_wait(struct prefetch *prefetch, uint64_t *asked)
+static bool job_wait(struct prefetch *prefetch, uint64_t *bytes_requested)
 {
 	bool runs = true;
 
 	for (int i = 0;
-	     i < WAITS && runs && *asked > atomic_load(&prefetch->answered) + PENDING_MAX; i++)
+	     i < WAITS && runs && *bytes_requested > atomic_load(&prefetch->answered) + PENDING_MAX;
+	     i++)
 		runs = background_wait(&prefetch->background, WAIT_MS);
-	if (*asked > atomic_load(&prefetch->answered) + PENDING_MAX)
-		*asked = atomic_load(&prefetch->answered);
+	if (*bytes_requested > atomic_load(&prefetch->answered) + PENDING_MAX)
+		*bytes_requested = atomic_load(&prefetch->answered);
 	return runs;
 }
 
@@ -136,12 +137,13 @@ static uint64_t window_of(const struct fs *fs)
 static void job_run(const struct session *session, struct prefetch *prefetch,
 		    struct prefetch_job *job)
 {
-	uint64_t asked = atomic_load(&prefetch->answered), window = window_of(session->fs);
+	uint64_t bytes_requested = atomic_load(&prefetch->answered),
+		 window = window_of(session->fs);
 	pid_t process = caller_process(job->reader);
 	char *address = process ? mapping_find(session, process, job) : NULL;
 	AUTO_CLOSE int pidfd = address ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
 
-	while (pidfd >= 0 && job->from < job->to && job_wait(prefetch, &asked)) {
+	while (pidfd >= 0 && job->from < job->to && job_wait(prefetch, &bytes_requested)) {
 		uint64_t bytes = job->to - job->from < window ? job->to - job->from : window;
 		struct iovec range = {address, bytes};
 
@@ -151,7 +153,7 @@ static void job_run(const struct session *session, struct prefetch *prefetch,
 		}
 		job->from += bytes;
 		address += bytes;
-		asked += bytes;
+		bytes_requested += bytes;
 	}
 }
 

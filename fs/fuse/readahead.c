@@ -55,14 +55,14 @@ uint32_t readahead_bytes(const struct fs *fs)
 
 void readahead_setup(struct fs *fs, dev_t device)
 {
-	uint64_t wanted = readahead_bytes(fs), bytes;
+	uint64_t bytes_wanted = readahead_bytes(fs), bytes;
 	char path[PATH_BYTES];
 
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),
 		 minor(device));
 	if (window_get(path, &bytes))
 		return; /* there is no sysfs: readahead stays 0, unknown */
-	if (bytes < wanted && window_set(path, wanted))
+	if (bytes < bytes_wanted && window_set(path, bytes_wanted))
 		log_info("readahead stays at %" PRIu64 " KiB: %s cannot be written", bytes >> 10,
 			 path);
 	window_get(path, &bytes);

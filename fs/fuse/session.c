@@ -217,22 +217,22 @@ static void *rings_thread_main(void *pointer)
 static int threads_start(struct session *session)
 {
 	bool rings = session->fs->can.io_uring.on;
-	unsigned wanted = rings ? 1 : session->fs->can.threads;
+	unsigned n_wanted = rings ? 1 : session->fs->can.threads;
 
-	session->threads = calloc(wanted, sizeof(*session->threads));
-	session->channels = calloc(wanted, sizeof(*session->channels));
-	if (!session->threads || !session->channels || crew_new(wanted, &session->crew))
+	session->threads = calloc(n_wanted, sizeof(*session->threads));
+	session->channels = calloc(n_wanted, sizeof(*session->channels));
+	if (!session->threads || !session->channels || crew_new(n_wanted, &session->crew))
 		return -ENOMEM;
 	/* Count all threads before the first starts; otherwise a thread that ends early would take
 	 * itself for the last. */
-	atomic_store(&session->running, wanted);
-	while (session->n_threads < wanted) {
+	atomic_store(&session->running, n_wanted);
+	while (session->n_threads < n_wanted) {
 		int error = pthread_create(&session->threads[session->n_threads], NULL,
 					   rings ? rings_thread_main : worker_thread_main, session);
 		if (error) {
 			log_error("cannot start thread %u of %u: %s", session->n_threads + 1,
-				  wanted, strerror(error));
-			atomic_fetch_sub(&session->running, wanted - session->n_threads);
+				  n_wanted, strerror(error));
+			atomic_fetch_sub(&session->running, n_wanted - session->n_threads);
 			return session->n_threads ? 0 : -error;
 		}
 		session->n_threads++;
