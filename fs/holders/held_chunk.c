@@ -56,7 +56,7 @@ void held_file_settle(struct fs *fs, struct held_file *file, struct held_chunk *
 }
 
 int held_chunk_new(struct holds *holds, struct held_file *file, const struct held_image *image,
-		   struct held_chunk **made)
+		   struct held_chunk **new_chunk)
 {
 	struct held_chunk *chunk = calloc(1, sizeof(*chunk));
 
@@ -66,7 +66,7 @@ int held_chunk_new(struct holds *holds, struct held_file *file, const struct hel
 	chunk->image = *image;
 	chunk->slot = held_store_add(holds->store, HELD_CHUNK, image);
 	DL_APPEND(file->chunks, chunk);
-	*made = chunk;
+	*new_chunk = chunk;
 	return 0;
 }
 
@@ -136,13 +136,13 @@ static void charges_of(const struct held_chunk *chunk, struct ledger_charge char
 	charges[4] = (struct ledger_charge){LEDGER_HELD_CHUNKS, 1, true};
 }
 
-int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how)
+int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold mode)
 {
 	const struct held_image *image = &chunk->image;
 	struct ledger_charge charges[CHARGES];
 	int error = 0;
 
-	if (how == FILE_HOLD_ALWAYS)
+	if (mode == FILE_HOLD_ALWAYS)
 		quota_force(chunk->dir, (int64_t)image->bytes, 0);
 	else
 		error = quota_add(chunk->dir, (int64_t)image->bytes, 0);

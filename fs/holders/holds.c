@@ -25,18 +25,18 @@ static void taken_end(struct holds *holds, const struct chunk *memory)
 {
 	struct held_chunk *held;
 
-	DL_SEARCH_SCALAR(holds->taken, held, memory, memory);
+	DL_SEARCH_SCALAR(holds->taken_chunks, held, memory, memory);
 	if (!held)
 		return;
 	held_store_remove(holds->store, HELD_CHUNK, held->slot);
-	DL_DELETE(holds->taken, held);
+	DL_DELETE(holds->taken_chunks, held);
 	atomic_fetch_sub(&holds->n_taken, 1);
 	DL_APPEND(holds->ended, held);
 }
 
 /* Under topology and the lock. */
 static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
-		      const struct span *span, enum file_hold how)
+		      const struct span *span, enum file_hold mode)
 {
 	struct holds *holds = holds_of(fs);
 	struct held_file *file = held_file_find(holds, inode->ino);
@@ -62,7 +62,7 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 	held->volume = volume;
 	held->memory = span->chunk;
 	held->dir = dir;
-	error = held_chunk_charge(fs, held, how);
+	error = held_chunk_charge(fs, held, mode);
 	if (error) {
 		held_chunk_remove(fs, held);
 		free(held);
@@ -73,7 +73,7 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 }
 
 static int holds_hold(void *owner, struct volume *volume, const struct span *span,
-		      enum file_hold how)
+		      enum file_hold mode)
 {
 	struct inode_call *call = owner;
 	struct holds *holds = holds_of(call->fs);
@@ -81,11 +81,11 @@ static int holds_hold(void *owner, struct volume *volume, const struct span *spa
 	if (!atomic_load(&holds->n_files) && !atomic_load(&holds->n_taken))
 		return 0;
 	if (call->unasked)
-		how = FILE_HOLD_ALWAYS;
+		mode = FILE_HOLD_ALWAYS;
 	brlock_token token = brlock_read_lock(&call->fs->topology);
 
 	pthread_mutex_lock(&holds->lock);
-	int held = chunk_hold(call->fs, call->inode, volume, span, how);
+	int held = chunk_hold(call->fs, call->inode, volume, span, mode);
 
 	taken_end(holds, span->chunk);
 	pthread_mutex_unlock(&holds->lock);
@@ -176,7 +176,7 @@ static void shelf_give(struct fs *fs, struct held_chunk *held, uint64_t ino)
 
 	held_chunk_unlist(fs, held);
 	held_store_give(holds->store, held->slot, ino, ++holds->sequence);
-	DL_APPEND(holds->taken, held);
+	DL_APPEND(holds->taken_chunks, held);
 	atomic_fetch_add(&holds->n_taken, 1);
 	if (!file->chunks && file->ended)
 		receipts_forget(fs, file);
@@ -396,7 +396,7 @@ static void files_restore(struct fs *fs)
 	}
 }
 
-int holds_restore(struct fs *fs, bool (*is_used)(void *of, uint64_t chunk), void *of)
+int holds_restore(struct fs *fs, bool (*is_used)(void *context, uint64_t chunk), void *context)
 {
 	struct holds *holds = holds_of(fs);
 	const struct held_image *stored;
@@ -404,7 +404,8 @@ int holds_restore(struct fs *fs, bool (*is_used)(void *of, uint64_t chunk), void
 	int error = 0;
 
 	while ((stored = held_store_next(holds->store, HELD_CHUNK, &slot))) {
-		error = is_used(of, stored->chunk) ? -ENOENT : chunk_restore(fs, stored, slot - 1);
+		error =
+		    is_used(context, stored->chunk) ? -ENOENT : chunk_restore(fs, stored, slot - 1);
 		if (error == -ENOMEM)
 			return error;
 		if (error)
@@ -448,9 +449,9 @@ void holds_end(struct fs *fs)
 	held_store_close(holds->store);
 	holds->store = NULL;
 	receivers_free(fs);
-	DL_CONCAT(holds->ended, holds->taken);
+	DL_CONCAT(holds->ended, holds->taken_chunks);
 	held_chunks_free(fs, holds->ended);
-	holds->ended = holds->taken = NULL;
+	holds->ended = holds->taken_chunks = NULL;
 }
 
 void holds_close(struct fs *fs)

@@ -32,7 +32,7 @@ void holds_end(struct fs *fs);
 void holds_close(struct fs *fs);
 /* For recovery, once the files have their chunks: charges for the chunks that no file uses. 0 or
  * -ENOMEM. */
-int holds_restore(struct fs *fs, bool (*is_used)(void *of, uint64_t chunk), void *of);
+int holds_restore(struct fs *fs, bool (*is_used)(void *context, uint64_t chunk), void *context);
 
 /* The process at the other end of a connection: 0, -EMFILE (the limit of the user), -ENOSPC or
  * -ENOMEM. The caller gives the receiver back with the end of the connection. */

@@ -76,7 +76,8 @@ struct holds {
 	struct receipt *by_key;
 	struct held_file *by_ino;
 	struct held_chunk *shelf;
-	struct held_chunk *taken; /* off the shelf, still stored: no record says whose they are */
+	struct held_chunk
+	    *taken_chunks;	  /* off the shelf, still stored: no record says whose they are */
 	struct held_chunk *ended; /* whose references of directories are still to be put */
 	uint64_t sequence;
 	_Atomic uint32_t n_files, n_shelved, n_taken;
@@ -96,7 +97,7 @@ void held_file_free(struct holds *holds, struct held_file *file);
 void held_file_settle(struct fs *fs, struct held_file *file, struct held_chunk **ended);
 /* A chunk is stored and listed: 0 or -ENOMEM. */
 int held_chunk_new(struct holds *holds, struct held_file *file, const struct held_image *image,
-		   struct held_chunk **made);
+		   struct held_chunk **new_chunk);
 /* Takes the chunk out of the lists of its file and of the shelf. held_chunk_remove: also of the
  * store. */
 void held_chunk_unlist(struct fs *fs, struct held_chunk *chunk);
@@ -109,7 +110,7 @@ struct held_chunk *held_chunk_shelved(const struct holds *holds, const struct he
 				      const struct volume *volume);
 /* Topology is held. Adds the charges of a chunk, whatever the owner's limits are: 0, or -EDQUOT.
  * Ends the charges. */
-int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold how);
+int held_chunk_charge(struct fs *fs, struct held_chunk *chunk, enum file_hold mode);
 void held_chunk_uncharge(struct fs *fs, struct held_chunk *chunk);
 /* Not under the lock. Ends the charges of removed chunks, freeing memory on the shelf.
  * held_chunks_free frees the list, under no lock. */
