@@ -75,10 +75,10 @@ static enum host_listing out_listing(const struct host_out *out)
 /* Raises the inode's listing; false if the inode is listed so, or better, already. */
 static bool listing_raise(struct inode *inode, enum host_listing listing)
 {
-	uint8_t before = atomic_load(&inode->out);
+	uint8_t old_listing = atomic_load(&inode->out);
 
-	while (before < listing)
-		if (atomic_compare_exchange_weak(&inode->out, &before, listing))
+	while (old_listing < listing)
+		if (atomic_compare_exchange_weak(&inode->out, &old_listing, listing))
 			return true;
 	return false;
 }
@@ -135,21 +135,21 @@ static bool out_check(struct fs *fs, const struct host_out *out, struct inode *i
 static void host_outs_check(struct fs *fs)
 {
 	struct host_outs *outs = fs->outs;
-	struct host_out *all = outs_take_all(outs), *kept = NULL, *out, *next;
+	struct host_out *all = outs_take_all(outs), *remaining = NULL, *out, *next;
 
 	LL_FOREACH_SAFE (all, out, next) {
 		struct inode *inode = inode_table_get(fs->inodes, out->ino);
 
 		if (inode && out_check(fs, out, inode))
-			DL_APPEND(kept, out);
+			DL_APPEND(remaining, out);
 		else
 			out_free(fs, out);
 		if (inode)
 			inode_put(fs, inode, 1);
 	}
 	scoped_lock(&outs->lock);
-	DL_CONCAT(kept, outs->first);
-	outs->first = kept;
+	DL_CONCAT(remaining, outs->first);
+	outs->first = remaining;
 	outs->checking = false;
 }
 

@@ -47,13 +47,13 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 }
 
 /* A count that has reached UINT16_MAX stays there: how many leases are left is not known. */
-static void unseen_leases_add(struct inode *inode, int more)
+static void unseen_leases_add(struct inode *inode, int change)
 {
-	uint16_t before = atomic_load(&inode->unseen_leases);
+	uint16_t count = atomic_load(&inode->unseen_leases);
 
-	while (before < UINT16_MAX)
-		if (atomic_compare_exchange_weak(&inode->unseen_leases, &before,
-						 (uint16_t)(before + more)))
+	while (count < UINT16_MAX)
+		if (atomic_compare_exchange_weak(&inode->unseen_leases, &count,
+						 (uint16_t)(count + change)))
 			return;
 }
 

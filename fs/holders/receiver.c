@@ -182,7 +182,7 @@ static int receiver_list(struct fs *fs, struct receiver *receiver)
 }
 
 /* Takes over receiver->pidfd on success. */
-static int receiver_new(struct fs *fs, const struct receiver *like, struct receiver **made)
+static int receiver_new(struct fs *fs, const struct receiver *like, struct receiver **new_receiver)
 {
 	int error = ledger_take(fs, like->uid, LEDGER_PROCESSES, 1);
 	struct receiver *receiver = error ? NULL : malloc(sizeof(*receiver));
@@ -196,7 +196,7 @@ static int receiver_new(struct fs *fs, const struct receiver *like, struct recei
 		error = receiver_list(fs, receiver);
 	}
 	if (!error) {
-		*made = receiver;
+		*new_receiver = receiver;
 		return 0;
 	}
 	free(receiver);
@@ -204,7 +204,7 @@ static int receiver_new(struct fs *fs, const struct receiver *like, struct recei
 	return error;
 }
 
-int receiver_get(struct fs *fs, int connection, pid_t pid, uid_t uid, struct receiver **got)
+int receiver_get(struct fs *fs, int connection, pid_t pid, uid_t uid, struct receiver **result)
 {
 	struct holds *holds = holds_of(fs);
 	struct receiver like = {.pid = pid, .uid = uid, .pidfd = peer_pidfd(connection, pid)};
@@ -221,18 +221,18 @@ int receiver_get(struct fs *fs, int connection, pid_t pid, uid_t uid, struct rec
 		receiver_end(fs, receiver, &ended);
 		receiver = NULL;
 	}
-	bool known = receiver;
+	bool is_known = receiver;
 
-	if (!known)
+	if (!is_known)
 		error = receiver_new(fs, &like, &receiver);
 	if (!error)
 		receiver->connections++;
 	pthread_mutex_unlock(&holds->lock);
-	if ((known || error) && like.pidfd >= 0)
+	if ((is_known || error) && like.pidfd >= 0)
 		close(like.pidfd);
 	ended_free(fs, ended);
 	if (!error)
-		*got = receiver;
+		*result = receiver;
 	return error;
 }
 
