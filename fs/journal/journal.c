@@ -25,7 +25,8 @@ bool journal_request_is_resent(uint64_t request)
 	return request & RESENT;
 }
 
-bool journal_drc_find(const struct journal *journal, uint64_t request, struct journal_request *done)
+bool journal_drc_find(const struct journal *journal, uint64_t request,
+		      struct journal_request *record)
 {
 	uint64_t unique = request & ~RESENT;
 
@@ -35,19 +36,19 @@ bool journal_drc_find(const struct journal *journal, uint64_t request, struct jo
 
 	if (low == journal->n_drc || journal->drc[low].request != unique)
 		return false;
-	*done = journal->drc[low];
+	*record = journal->drc[low];
 	return true;
 }
 
 void journal_leave(struct journal *journal)
 {
 	if (journal && journal->adopted)
-		atomic_store(&journal->left, true);
+		atomic_store(&journal->is_left, true);
 }
 
 bool journal_is_left(const struct journal *journal)
 {
-	return journal && atomic_load_explicit(&journal->left, memory_order_relaxed);
+	return journal && atomic_load_explicit(&journal->is_left, memory_order_relaxed);
 }
 
 static void fault_call(const struct journal *journal)
@@ -70,7 +71,7 @@ static struct journal_writer *writer_own(struct journal *journal)
 static void checkpoint_request(struct journal *journal)
 {
 	scoped_lock(&journal->lock);
-	journal->wanted = true;
+	journal->checkpoint_wanted = true;
 	pthread_cond_broadcast(&journal->changed);
 }
 
@@ -158,9 +159,9 @@ int journal_room(struct journal *journal)
 		return rc;
 	pthread_mutex_lock(&journal->lock);
 	if (journal->running) {
-		journal->wanted = true;
+		journal->checkpoint_wanted = true;
 		pthread_cond_broadcast(&journal->changed);
-		while (journal->wanted && !journal->ending)
+		while (journal->checkpoint_wanted && !journal->ending)
 			pthread_cond_wait(&journal->changed, &journal->lock);
 	}
 	pthread_mutex_unlock(&journal->lock);
@@ -289,10 +290,10 @@ void journal_raise(struct journal *journal)
 	checkpoint_request(journal);
 }
 
-static void append_request(struct journal *journal, const struct journal_request *done)
+static void append_request(struct journal *journal, const struct journal_request *request)
 {
 	struct journal_piece piece = {
-	    .kind = JOURNAL_REQUEST, .bytes = sizeof(*done), .fixed = done};
+	    .kind = JOURNAL_REQUEST, .bytes = sizeof(*request), .fixed = request};
 
 	journal_append(journal, &piece, 1, NULL);
 }
@@ -300,11 +301,12 @@ static void append_request(struct journal *journal, const struct journal_request
 void journal_drc_carry(struct journal *journal)
 {
 	for (size_t i = 0; i < journal->n_drc; i++) {
-		struct journal_request done = journal->drc[i];
+		struct journal_request request = journal->drc[i];
 
-		done.writer = done.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : done.writer + 1;
-		if (done.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)
-			append_request(journal, &done);
+		request.writer =
+		    request.writer < JOURNAL_EARLIER ? JOURNAL_EARLIER : request.writer + 1;
+		if (request.writer < JOURNAL_EARLIER + JOURNAL_EARLIER_MAX)
+			append_request(journal, &request);
 	}
 }
 
@@ -340,13 +342,13 @@ int journal_rotate_begin(struct journal *journal)
 {
 	struct journal_header *header = journal->header;
 	uint64_t state = atomic_load(&header->state);
-	unsigned other = !journal_newest(state);
+	unsigned new_half = !journal_newest(state);
 
 	journal->rotation_raised = journal_is_raised(journal);
 	if (journal_has_older(state))
 		return -EBUSY;
-	header->epoch[other] = header->epoch[!other] + 1;
-	atomic_store(&header->units[other], 0);
+	header->epoch[new_half] = header->epoch[!new_half] + 1;
+	atomic_store(&header->units[new_half], 0);
 	fault_call(journal);
 	atomic_store(&header->state, (state + 1) % JOURNAL_STATES);
 	fault_call(journal);

@@ -48,7 +48,7 @@ struct journal {
 	_Atomic uint64_t last_id;  /* the highest id of a chunk or of an object of host/ */
 	bool rotation_raised;	   /* the checkpoint that is under way began after journal_raise */
 	bool adopted;		   /* journal_adopt made the struct */
-	atomic_bool left;	   /* journal_leave */
+	atomic_bool is_left;	   /* journal_leave */
 	struct journal_writer writers[JOURNAL_WRITERS];
 	/* The requests that earlier daemons had completed, sorted by number: the duplicate request
 	 * cache. */
@@ -58,9 +58,9 @@ struct journal {
 	pthread_mutex_t checkpoint_lock; /* held during a checkpoint; taken before lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	_Atomic uint64_t limit; /* units in use from which on a checkpoint is wanted */
-	bool wanted, ending;	/* under lock */
-	bool running;		/* the thread must be joined */
+	_Atomic uint64_t limit;		/* units in use from which on a checkpoint is wanted */
+	bool checkpoint_wanted, ending; /* under lock */
+	bool running;			/* the thread must be joined */
 	pthread_t thread;
 	/* For tests: called between stores, at each point where a crash would leave another state.
 	 */
@@ -129,9 +129,9 @@ void journal_drc_forget(struct journal *journal);
 /* Whether the kernel sends the request again, because an earlier daemon did not answer. */
 bool journal_request_is_resent(uint64_t request);
 /* Whether the request (journal_cause.request) is sent again and was completed by an earlier daemon;
- * then *done has the outcome. */
+ * then *record has the outcome. */
 bool journal_drc_find(const struct journal *journal, uint64_t request,
-		      struct journal_request *done);
+		      struct journal_request *record);
 
 /* All complete records of the journal, by sequence number; the parts are not checked. For the
  * recovery. */

@@ -60,14 +60,14 @@ static void *checkpoint_main(void *pointer)
 
 	pthread_mutex_lock(&journal->lock);
 	while (!journal->ending) {
-		if (!journal->wanted) {
+		if (!journal->checkpoint_wanted) {
 			pthread_cond_wait(&journal->changed, &journal->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&journal->lock);
 		checkpoint(fs);
 		pthread_mutex_lock(&journal->lock);
-		journal->wanted = false;
+		journal->checkpoint_wanted = false;
 		pthread_cond_broadcast(&journal->changed);
 	}
 	pthread_mutex_unlock(&journal->lock);
@@ -83,8 +83,8 @@ int checkpoint_start(struct fs *fs)
 		return 0;
 	journal_limit_set(journal);
 	/* An earlier daemon began a checkpoint, or was killed before the checkpoint was due. */
-	journal->wanted = journal_has_older(atomic_load(&journal->header->state)) ||
-			  journal_units(journal) > atomic_load(&journal->limit);
+	journal->checkpoint_wanted = journal_has_older(atomic_load(&journal->header->state)) ||
+				     journal_units(journal) > atomic_load(&journal->limit);
 	int error = pthread_create(&journal->thread, NULL, checkpoint_main, fs);
 
 	if (error)

@@ -220,7 +220,7 @@ END_TEST
 static void wait_for_compaction(struct journal *journal)
 {
 	scoped_lock(&journal->lock);
-	while (journal->wanted)
+	while (journal->checkpoint_wanted)
 		pthread_cond_wait(&journal->changed, &journal->lock);
 }
 
