@@ -95,19 +95,19 @@ static struct journal_header header_for(uint64_t inodes)
 
 static int memory_create(const struct journal_header *header, int *fd)
 {
-	int made = memfd_create("gpumemfs-journal", MFD_CLOEXEC);
+	int memfd = memfd_create("gpumemfs-journal", MFD_CLOEXEC);
 	int rc = 0;
 
-	if (made < 0)
+	if (memfd < 0)
 		return -errno;
-	if (ftruncate(made, (off_t)journal_bytes(header)) < 0 ||
-	    pwrite(made, header, sizeof(*header), 0) != sizeof(*header) ||
-	    fallocate(made, 0, 0, JOURNAL_HEADER_BYTES) < 0)
+	if (ftruncate(memfd, (off_t)journal_bytes(header)) < 0 ||
+	    pwrite(memfd, header, sizeof(*header), 0) != sizeof(*header) ||
+	    fallocate(memfd, 0, 0, JOURNAL_HEADER_BYTES) < 0)
 		rc = -errno;
 	if (rc < 0)
-		close(made);
+		close(memfd);
 	else
-		*fd = made;
+		*fd = memfd;
 	return rc;
 }
 
@@ -117,14 +117,14 @@ static int memory_create(const struct journal_header *header, int *fd)
 static int memory_lock(struct journal *journal)
 {
 	char path[32];
-	int tries = 0;
+	int attempts = 0;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", journal->fd);
 	journal->lock_fd = open(path, O_RDWR | O_CLOEXEC);
 	if (journal->lock_fd < 0)
 		return 0; /* no /proc: no lock */
 	while (flock(journal->lock_fd, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK || tries++ == LOCK_TRIES) {
+		if (errno != EWOULDBLOCK || attempts++ == LOCK_TRIES) {
 			log_error("journal: another daemon uses it: %s", strerror(errno));
 			return -EBUSY;
 		}
@@ -135,41 +135,41 @@ static int memory_lock(struct journal *journal)
 
 static struct journal *journal_alloc(void)
 {
-	struct journal *made = aligned_alloc(CACHELINE_ALIGN, sizeof(*made));
+	struct journal *journal = aligned_alloc(CACHELINE_ALIGN, sizeof(*journal));
 
-	return made ? memset(made, 0, sizeof(*made)) : NULL;
+	return journal ? memset(journal, 0, sizeof(*journal)) : NULL;
 }
 
 int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journal **journal)
 {
 	struct journal_header header = header_for(inodes);
-	struct journal *made = journal_alloc();
-	int fd = -1, rc = made ? memory_create(&header, &fd) : -ENOMEM;
+	struct journal *new_journal = journal_alloc();
+	int fd = -1, rc = new_journal ? memory_create(&header, &fd) : -ENOMEM;
 
 	if (rc == 0) {
-		journal_init(made, fdstore, fd);
-		rc = journal_map(made, &header);
+		journal_init(new_journal, fdstore, fd);
+		rc = journal_map(new_journal, &header);
 	}
 	if (rc == 0)
-		rc = memory_lock(made);
+		rc = memory_lock(new_journal);
 	if (rc == 0)
 		rc = fdstore->hold(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
 		log_error("cannot make the journal: %s", strerror(-rc));
-		if (made && made->header)
-			journal_unmap(made);
+		if (new_journal && new_journal->header)
+			journal_unmap(new_journal);
 		if (fd >= 0)
 			close(fd);
-		free(made);
+		free(new_journal);
 		return rc;
 	}
-	*journal = made;
+	*journal = new_journal;
 	return 0;
 }
 
-static int log_unreadable(const char *why)
+static int log_unreadable(const char *reason)
 {
-	log_error("journal: %s: the files of the last daemon cannot be restored", why);
+	log_error("journal: %s: the files of the last daemon cannot be restored", reason);
 	return -EUCLEAN;
 }
 
@@ -208,24 +208,24 @@ static int header_read(int fd, struct journal_header *header)
 int journal_adopt(const struct fdstore_ops *fdstore, int fd, struct journal **journal)
 {
 	struct journal_header header;
-	struct journal *made = journal_alloc();
+	struct journal *new_journal = journal_alloc();
 
-	if (!made)
+	if (!new_journal)
 		return -ENOMEM;
-	journal_init(made, fdstore, fd);
-	made->adopted = true;
-	int rc = memory_lock(made);
+	journal_init(new_journal, fdstore, fd);
+	new_journal->adopted = true;
+	int rc = memory_lock(new_journal);
 
 	if (rc == 0)
 		rc = header_read(fd, &header);
 	if (rc == 0)
-		rc = journal_map(made, &header);
+		rc = journal_map(new_journal, &header);
 	if (rc < 0) {
-		journal_unmap(made);
-		free(made);
+		journal_unmap(new_journal);
+		free(new_journal);
 		return rc;
 	}
-	*journal = made;
+	*journal = new_journal;
 	return 0;
 }
 

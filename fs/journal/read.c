@@ -95,7 +95,7 @@ int journal_sort(struct journal_list *list)
 	}
 	if (high - low >= list->count + GAPS_MAX)
 		return -EUCLEAN;
-	size_t room = (size_t)(high - low) + 1, kept = 0;
+	size_t room = (size_t)(high - low) + 1, n_sorted = 0;
 	const struct journal_record **sorted = calloc(room, sizeof(struct journal_record *));
 
 	if (!sorted)
@@ -104,10 +104,10 @@ int journal_sort(struct journal_list *list)
 		sorted[list->at[i]->sequence - low] = list->at[i];
 	for (size_t i = 0; i < room; i++)
 		if (sorted[i])
-			sorted[kept++] = sorted[i];
+			sorted[n_sorted++] = sorted[i];
 	free(list->at);
 	list->at = sorted;
-	list->count = kept;
+	list->count = n_sorted;
 	return 0;
 }
 
