@@ -22,10 +22,10 @@ static void child_exec(const struct keeper *keeper, int ipc, int program)
 	extern char **environ;
 	char **argv = calloc((size_t)keeper->argc + 2, sizeof(*argv));
 	char argument[32], pid[16];
-	sigset_t none;
+	sigset_t no_signals;
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigemptyset(&no_signals);
+	sigprocmask(SIG_SETMASK, &no_signals, NULL);
 	setsid();
 	fcntl(ipc, F_SETFD, 0);
 	snprintf(argument, sizeof(argument), "--line=%d", ipc);
@@ -51,8 +51,8 @@ static int child_welcome(const struct keeper *keeper, const struct child *child)
 	message.flags = IPC_REPLACES;
 	if (child == &keeper->standby)
 		message.flags |= IPC_STANDBY;
-	if (keeper->wanted)
-		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted);
+	if (keeper->wanted_gpu)
+		snprintf(message.text, sizeof(message.text), "%s", keeper->wanted_gpu);
 	if (!keeper->options->foreground)
 		message.flags |= IPC_BACKGROUND;
 	if (!keeper->options->foreground && (!keeper->launcher || keeper->launcher->ready_fd < 0))
@@ -83,7 +83,7 @@ int child_start(struct keeper *keeper, struct child *child, int program)
 	    .pidfd = (int)syscall(SYS_pidfd_open, pid, 0),
 	    .ipc = ends[0],
 	    .program = program,
-	    .since = clock_ms(),
+	    .start_ms = clock_ms(),
 	};
 	if (child->pidfd < 0) {
 		error = -errno;

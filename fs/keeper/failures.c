@@ -32,16 +32,16 @@ static bool launcher_waits(const struct keeper *keeper)
 }
 
 /* The wait after this many failures: 0 after the first, then first, and twice as long each time up
- * to most. */
-static int64_t failure_delay(unsigned times, int64_t first, int64_t most)
+ * to max. */
+static int64_t failure_delay(unsigned times, int64_t first, int64_t max)
 {
 	int64_t wait = first;
 
 	if (times < 2)
 		return 0;
-	while (--times > 1 && wait < most)
+	while (--times > 1 && wait < max)
 		wait *= 2;
-	return wait < most ? wait : most;
+	return wait < max ? wait : max;
 }
 
 static const char *requests_meanwhile(const struct keeper *keeper)
@@ -80,18 +80,19 @@ static void failure_refuse_requests(struct keeper *keeper)
 
 /* SIGKILL comes from outside and is no fault of the program: killed and crashed daemons are counted
  * apart. */
-void failure_schedule(struct keeper *keeper, const struct child *was, int status)
+void failure_schedule(struct keeper *keeper, const struct child *child, int status)
 {
 	int64_t now = clock_ms(), wait;
 
-	if (was->ready && now - was->since >= SETTLED_MS)
+	if (child->ready && now - child->start_ms >= SETTLED_MS)
 		keeper->failures = keeper->killed = keeper->retries = 0;
 	bool killed =
 	    status == CHILD_UNKNOWN || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 
 	if (killed)
-		wait = was->ready ? 0
-				  : failure_delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
+		wait = child->ready
+			   ? 0
+			   : failure_delay(++keeper->killed, KILLED_DELAY_MS, KILLED_MAX_MS);
 	else
 		wait = failure_delay(++keeper->failures, DELAY_MS, DELAY_MAX_MS);
 	keeper->start_at = now + wait;

@@ -20,8 +20,8 @@ struct child {
 	pid_t pid; /* 0: there is no such daemon */
 	int pidfd; /* polls POLLIN when the process is gone altogether */
 	int ipc;
-	int program;   /* O_PATH: the program that runs; the keeper's to close */
-	int64_t since; /* clock_ms, at its start */
+	int program;	  /* O_PATH: the program that runs; the keeper's to close */
+	int64_t start_ms; /* clock_ms */
 	bool prepared, ready, ended;
 };
 
@@ -57,12 +57,12 @@ struct keeper {
 	/* When the last daemon's IPC socket closed, and when the last daemon was reaped; clock_us.
 	 */
 	int64_t seen_us, reaped_us;
-	const char *wanted; /* UUID of the GPU for which the next daemon is started, or NULL */
+	const char *wanted_gpu; /* UUID of the GPU for which the next daemon is started, or NULL */
 	int64_t replacements[REPLACEMENTS_MAX]; /* when each of the latest was; 0: never */
 	int refusing;	   /* /dev/fuse, while the keeper answers requests with EIO; -1 */
 	FILE *mounts;	   /* while refusing: /proc/self/mountinfo */
 	unsigned releases; /* while refusing: RELEASE requests left to the next daemon */
-	bool ending, done;
+	bool ending, is_done;
 	bool partial; /* an adopted daemon has not handed over all descriptors yet */
 	int status;
 };
@@ -88,7 +88,7 @@ void keeper_take_over(struct keeper *keeper);
 void keeper_end_alone(struct keeper *keeper, int status);
 
 /* failures.c: decides when the next daemon is started, from the end of the last daemon. */
-void failure_schedule(struct keeper *keeper, const struct child *was, int status);
+void failure_schedule(struct keeper *keeper, const struct child *child, int status);
 /* A daemon could not be started: schedules a later attempt. */
 void failure_put_off(struct keeper *keeper);
 

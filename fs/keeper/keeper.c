@@ -87,7 +87,7 @@ static bool is_mounted(const struct keeper *keeper)
 
 static void keeper_finish(struct keeper *keeper, int status)
 {
-	keeper->done = true;
+	keeper->is_done = true;
 	keeper->status = status;
 	upgrade_tell(keeper, ECANCELED, "the mount has ended");
 }
@@ -150,11 +150,11 @@ static int daemon_exit_status(int status)
 
 /* Whether the first daemon ended before serving, or reported failure. A killed daemon may have
  * served before reporting; then the next daemon must find the files. */
-static bool mount_never_served(const struct keeper *keeper, const struct child *was, int status)
+static bool mount_never_served(const struct keeper *keeper, const struct child *child, int status)
 {
 	int record = keeper_init_record(keeper);
 
-	return keeper->generation == 1 && !was->ready &&
+	return keeper->generation == 1 && !child->ready &&
 	       (!WIFSIGNALED(status) || !fuse_init_generation_of(record));
 }
 
@@ -189,39 +189,39 @@ void keeper_take_over(struct keeper *keeper)
 
 static void serving_died(struct keeper *keeper)
 {
-	struct child was = keeper->serving;
+	struct child old_daemon = keeper->serving;
 
 	while (keeper_receive(keeper, &keeper->serving))
 		;
-	was.ended = keeper->serving.ended;
-	was.ready = keeper->serving.ready;
+	old_daemon.ended = keeper->serving.ended;
+	old_daemon.ready = keeper->serving.ready;
 
 	int status = child_reap(&keeper->serving);
 
 	keeper->reaped_us = clock_us();
 	if (!keeper->died)
 		keeper->died = clock_ms();
-	if (was.ended) {
+	if (old_daemon.ended) {
 		keeper_finish(keeper, daemon_exit_status(status));
 	} else if (keeper->partial) {
 		log_error("%s: daemon %d ended before it had given all descriptors to this keeper: "
 			  "its files are lost",
-			  keeper->options->mountpoint, was.pid);
+			  keeper->options->mountpoint, old_daemon.pid);
 		keeper_finish(keeper, 1);
 	} else if (keeper->ending) {
 		keeper_end_alone(keeper, 1);
 	} else if (keeper->next.prepared) {
 		keeper_take_over(keeper);
-	} else if (mount_never_served(keeper, &was, status)) {
-		log_daemon_end(keeper, was.pid, status);
+	} else if (mount_never_served(keeper, &old_daemon, status)) {
+		log_daemon_end(keeper, old_daemon.pid, status);
 		keeper_end_alone(keeper, 1);
 	} else if (keeper->options->recovery == RECOVERY_TRANSPARENT && !is_mounted(keeper)) {
 		keeper_finish(keeper, 0);
 	} else {
-		log_daemon_end(keeper, was.pid, status);
-		if (!was.ready)
+		log_daemon_end(keeper, old_daemon.pid, status);
+		if (!old_daemon.ready)
 			upgrade_undo(keeper);
-		failure_schedule(keeper, &was, status);
+		failure_schedule(keeper, &old_daemon, status);
 	}
 }
 
@@ -244,7 +244,7 @@ static void next_died(struct keeper *keeper)
 
 static void daemon_start_due(struct keeper *keeper)
 {
-	if (keeper->serving.pid || keeper->next.pid || keeper->done || keeper->ending ||
+	if (keeper->serving.pid || keeper->next.pid || keeper->is_done || keeper->ending ||
 	    keeper->start_at > clock_ms())
 		return;
 	if (standby_serves(keeper)) {
@@ -300,11 +300,11 @@ static int poll_timeout(const struct keeper *keeper)
 static void serving_receive(struct keeper *keeper)
 {
 	const struct child *serving = &keeper->serving;
-	unsigned before = keeper->held_changes;
+	unsigned old_changes = keeper->held_changes;
 
 	while (keeper_receive(keeper, &keeper->serving))
 		;
-	if (keeper->held_changes == before || !serving->ready || keeper->partial)
+	if (keeper->held_changes == old_changes || !serving->ready || keeper->partial)
 		return;
 	if (clock_us() - keeper->changed_us < BATCH_US)
 		nanosleep(&(struct timespec){.tv_nsec = BATCH_US * 1000}, NULL);
@@ -361,9 +361,9 @@ static void events_handle(struct keeper *keeper)
 		next_died(keeper);
 	if (fds[SERVING_END].revents)
 		serving_died(keeper);
-	if (fds[SIGNALS].revents && !keeper->done)
+	if (fds[SIGNALS].revents && !keeper->is_done)
 		signals_handle(keeper);
-	if (fds[ADDRESS].revents && !keeper->done)
+	if (fds[ADDRESS].revents && !keeper->is_done)
 		upgrade_accept(keeper);
 }
 
@@ -386,11 +386,11 @@ static int keeper_open(struct keeper *keeper)
 
 static int keeper_serve(struct keeper *keeper)
 {
-	while (!keeper->done) {
+	while (!keeper->is_done) {
 		daemon_start_due(keeper);
 		standby_start(keeper);
 		refuse_late(keeper);
-		if (!keeper->done)
+		if (!keeper->is_done)
 			events_handle(keeper);
 	}
 	child_kill(&keeper->next);
@@ -452,7 +452,7 @@ static int child_adopt(struct child *child, int ipc)
 
 	if (error)
 		return error;
-	*child = (struct child){.pid = peer.pid, .ipc = ipc, .since = clock_ms()};
+	*child = (struct child){.pid = peer.pid, .ipc = ipc, .start_ms = clock_ms()};
 	child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
 	return child->pidfd < 0 ? -errno : 0;
 }

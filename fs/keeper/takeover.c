@@ -25,7 +25,7 @@ static bool standby_wanted(const struct keeper *keeper)
 {
 	return keeper->options->standby == STANDBY_ON && keeper->serving.pid &&
 	       keeper->serving.ready && !keeper->next.pid && !keeper->standby.pid &&
-	       keeper->old_program < 0 && !keeper->ending && !keeper->done;
+	       keeper->old_program < 0 && !keeper->ending && !keeper->is_done;
 }
 
 int64_t standby_due(const struct keeper *keeper)
@@ -63,7 +63,7 @@ bool standby_serves(struct keeper *keeper)
 		return false;
 	keeper->serving = keeper->standby;
 	keeper->serving.program = keeper->program;
-	keeper->serving.since = clock_ms();
+	keeper->serving.start_ms = clock_ms();
 	keeper->standby = (struct child){0};
 	keeper->standby_failures = 0;
 	keeper->standby_at = 0;
@@ -116,10 +116,10 @@ static int replacement_start(struct keeper *keeper, const char *uuid)
 
 	if (program < 0)
 		return -errno;
-	keeper->wanted = uuid;
+	keeper->wanted_gpu = uuid;
 	int error = child_start(keeper, &keeper->next, program);
 
-	keeper->wanted = NULL;
+	keeper->wanted_gpu = NULL;
 	if (error)
 		close(program);
 	return error;
