@@ -31,12 +31,12 @@ static struct fd_table_entry *kind_find(const struct fd_table_kind *kind, uint64
 
 static void kind_compact(struct fd_table_kind *kind)
 {
-	uint32_t left = 0;
+	uint32_t n_kept = 0;
 
 	for (uint32_t i = 0; i < kind->count; i++)
 		if (kind->at[i].fd >= 0)
-			kind->at[left++] = kind->at[i];
-	kind->count = left;
+			kind->at[n_kept++] = kind->at[i];
+	kind->count = n_kept;
 	kind->dropped = 0;
 }
 
@@ -46,29 +46,30 @@ int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 
 	if (!kind || fd < 0)
 		return -EINVAL;
-	struct fd_table_entry *known = kind_find(kind, id);
+	struct fd_table_entry *entry = kind_find(kind, id);
 
-	if (known && known->fd >= 0) {
-		close(known->fd);
-		known->fd = fd;
+	if (entry && entry->fd >= 0) {
+		close(entry->fd);
+		entry->fd = fd;
 		return 0;
 	}
-	if (known) {
+	if (entry) {
 		kind->dropped--;
 	} else {
-		struct fd_table_entry *more = vector_grow(kind->at, kind->count, sizeof(*more));
+		struct fd_table_entry *entries =
+		    vector_grow(kind->at, kind->count, sizeof(*entries));
 
-		if (!more)
+		if (!entries)
 			return -ENOMEM;
-		kind->at = more;
+		kind->at = entries;
 		uint32_t at = kind_search(kind, id);
 
-		known = &kind->at[at];
-		memmove(known + 1, known, (kind->count - at) * sizeof(*known));
-		known->id = id;
+		entry = &kind->at[at];
+		memmove(entry + 1, entry, (kind->count - at) * sizeof(*entry));
+		entry->id = id;
 		kind->count++;
 	}
-	known->fd = fd;
+	entry->fd = fd;
 	held->count++;
 	return 0;
 }
@@ -76,21 +77,21 @@ int fd_table_put(struct fd_table *held, uint64_t id, int fd)
 int fd_table_get(const struct fd_table *held, uint64_t id)
 {
 	uint64_t number = id >> FD_TABLE_KIND_SHIFT;
-	const struct fd_table_entry *one =
+	const struct fd_table_entry *entry =
 	    number < FD_TABLE_KINDS ? kind_find(&held->kinds[number], id) : NULL;
 
-	return one && one->fd >= 0 ? one->fd : -ENOENT;
+	return entry && entry->fd >= 0 ? entry->fd : -ENOENT;
 }
 
 int fd_table_drop(struct fd_table *held, uint64_t id)
 {
 	struct fd_table_kind *kind = table_kind(held, id);
-	struct fd_table_entry *one = kind ? kind_find(kind, id) : NULL;
+	struct fd_table_entry *entry = kind ? kind_find(kind, id) : NULL;
 
-	if (!one || one->fd < 0)
+	if (!entry || entry->fd < 0)
 		return -ENOENT;
-	close(one->fd);
-	one->fd = -1;
+	close(entry->fd);
+	entry->fd = -1;
 	held->count--;
 	/* Closing each gap at once would move all later entries every time. */
 	if (++kind->dropped > kind->count / 2)
@@ -98,12 +99,12 @@ int fd_table_drop(struct fd_table *held, uint64_t id)
 	return 0;
 }
 
-int fd_table_next(const struct fd_table *held, uint64_t after, uint64_t *id, int *fd)
+int fd_table_next(const struct fd_table *held, uint64_t last_id, uint64_t *id, int *fd)
 {
-	for (uint64_t number = after >> FD_TABLE_KIND_SHIFT; number < FD_TABLE_KINDS; number++) {
+	for (uint64_t number = last_id >> FD_TABLE_KIND_SHIFT; number < FD_TABLE_KINDS; number++) {
 		const struct fd_table_kind *kind = &held->kinds[number];
 
-		for (uint32_t at = kind_search(kind, after + 1); at < kind->count; at++) {
+		for (uint32_t at = kind_search(kind, last_id + 1); at < kind->count; at++) {
 			if (kind->at[at].fd < 0)
 				continue;
 			*id = kind->at[at].id;

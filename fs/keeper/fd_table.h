@@ -34,9 +34,9 @@ int fd_table_put(struct fd_table *held, uint64_t id, int fd);
 int fd_table_get(const struct fd_table *held, uint64_t id);
 /* Closes the descriptor: 0 or -ENOENT. */
 int fd_table_drop(struct fd_table *held, uint64_t id);
-/* The entry with the smallest id above after: 0, or -ENOENT past the last entry. Kinds begin at 1,
- * so that 0 comes before all ids. */
-int fd_table_next(const struct fd_table *held, uint64_t after, uint64_t *id, int *fd);
+/* The entry with the smallest id above last_id: 0, or -ENOENT past the last entry. Kinds begin at
+ * 1, so that 0 comes before all ids. */
+int fd_table_next(const struct fd_table *held, uint64_t last_id, uint64_t *id, int *fd);
 /* Closes all descriptors and empties the table. */
 void fd_table_close(struct fd_table *held);
 

@@ -36,12 +36,12 @@ static void held_send(struct keeper *keeper, const struct child *child, uint64_t
 	child_answer(child, fd < 0 ? IPC_NONE : IPC_HELD, id, fd < 0 ? -1 : fd);
 }
 
-static void held_send_next(struct keeper *keeper, const struct child *child, uint64_t after)
+static void held_send_next(struct keeper *keeper, const struct child *child, uint64_t last_id)
 {
 	uint64_t id = 0;
 	int fd = -1;
 
-	if (fd_table_next(&keeper->held, after, &id, &fd))
+	if (fd_table_next(&keeper->held, last_id, &id, &fd))
 		child_answer(child, IPC_NONE, 0, -1);
 	else
 		child_answer(child, IPC_HELD, id, fd);
