@@ -27,7 +27,7 @@ struct fdstore {
 	char **argv;
 	uint64_t generation, holds_max;
 	unsigned flags;
-	char wanted[IPC_TEXT_BYTES];
+	char wanted_gpu[IPC_TEXT_BYTES];
 	int64_t seen_us, reaped_us; /* when the previous daemon ended, from IPC_GO */
 	unsigned replacements;
 	pid_t started;	      /* the keeper's process, if this daemon started it; 0 */
@@ -211,49 +211,49 @@ static int fdstore_next(struct fdstore *fdstore, uint64_t *id, uint64_t end, int
 }
 
 static int fdstore_walk(struct fdstore *fdstore, uint64_t id, uint64_t end,
-			int (*each)(uint64_t id, int fd, void *arg), void *arg)
+			int (*visit)(uint64_t id, int fd, void *arg), void *arg)
 {
 	while (fdstore) {
 		int fd = -1, rc = fdstore_next(fdstore, &id, end, &fd);
 
 		if (rc != IPC_HELD)
 			return rc == IPC_NONE ? 0 : rc;
-		rc = each(id, fd, arg);
+		rc = visit(id, fd, arg);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg)
+int fdstore_each(struct fdstore *fdstore, int (*visit)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return fdstore_walk(fdstore, 0, UINT64_MAX, each, arg);
+	return fdstore_walk(fdstore, 0, UINT64_MAX, visit, arg);
 }
 
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
-		    int (*each)(uint64_t id, int fd, void *arg), void *arg)
+		    int (*visit)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return fdstore_walk(fdstore, fdstore_id(kind, 0) - 1, fdstore_id(kind + 1, 0), each, arg);
+	return fdstore_walk(fdstore, fdstore_id(kind, 0) - 1, fdstore_id(kind + 1, 0), visit, arg);
 }
 
-static int ops_hold(void *of, uint64_t id, int fd)
+static int ops_hold(void *fdstore, uint64_t id, int fd)
 {
-	return fdstore_hold(of, id, fd);
+	return fdstore_hold(fdstore, id, fd);
 }
 
-static void ops_drop(void *of, uint64_t id)
+static void ops_drop(void *fdstore, uint64_t id)
 {
-	fdstore_drop(of, id);
+	fdstore_drop(fdstore, id);
 }
 
-static int ops_take(void *of, uint64_t id)
+static int ops_take(void *fdstore, uint64_t id)
 {
-	return fdstore_take(of, id);
+	return fdstore_take(fdstore, id);
 }
 
-static int ops_each(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg)
+static int ops_each(void *fdstore, int (*visit)(uint64_t id, int fd, void *arg), void *arg)
 {
-	return fdstore_each(of, each, arg);
+	return fdstore_each(fdstore, visit, arg);
 }
 
 struct fdstore_ops fdstore_ops(struct fdstore *fdstore)
@@ -293,7 +293,7 @@ static int fdstore_welcome(struct fdstore *fdstore)
 		return -EPROTO;
 	fdstore->holds_max = message.value;
 	fdstore->flags = message.flags;
-	memcpy(fdstore->wanted, message.text, sizeof(fdstore->wanted));
+	memcpy(fdstore->wanted_gpu, message.text, sizeof(fdstore->wanted_gpu));
 	if (message.id)
 		fdstore->generation = message.id;
 	return 0;
@@ -406,7 +406,7 @@ unsigned fdstore_flags(const struct fdstore *fdstore)
 
 const char *fdstore_wanted(const struct fdstore *fdstore)
 {
-	return fdstore ? fdstore->wanted : "";
+	return fdstore ? fdstore->wanted_gpu : "";
 }
 
 int fdstore_request_replacement(struct fdstore *fdstore, const char *uuid)
@@ -433,7 +433,7 @@ static int keeper_spawn(struct fdstore *fdstore, int ipc)
 {
 	extern char **environ;
 	char argument[32];
-	char *was = fdstore->argv[1];
+	char *old_argument = fdstore->argv[1];
 	posix_spawn_file_actions_t actions;
 
 	snprintf(argument, sizeof(argument), "--adopt=%d", ipc);
@@ -445,7 +445,7 @@ static int keeper_spawn(struct fdstore *fdstore, int ipc)
 				 environ);
 
 	posix_spawn_file_actions_destroy(&actions);
-	fdstore->argv[1] = was;
+	fdstore->argv[1] = old_argument;
 	return error;
 }
 

@@ -76,12 +76,12 @@ void fdstore_wait_idle(struct fdstore *fdstore);
 /* A duplicate of the descriptor held under id, which belongs to the caller; the keeper's descriptor
  * stays. -ENOENT. */
 int fdstore_take(struct fdstore *fdstore, uint64_t id);
-/* Calls each for all descriptors held, in the order of their ids. The callback must not close fd. A
- * result of the callback other than 0 ends the walk and is returned. */
-int fdstore_each(struct fdstore *fdstore, int (*each)(uint64_t id, int fd, void *arg), void *arg);
+/* Calls visit for all descriptors held, in the order of their ids. The callback must not close fd.
+ * A result of the callback other than 0 ends the walk and is returned. */
+int fdstore_each(struct fdstore *fdstore, int (*visit)(uint64_t id, int fd, void *arg), void *arg);
 /* The same for a single kind. */
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
-		    int (*each)(uint64_t id, int fd, void *arg), void *arg);
+		    int (*visit)(uint64_t id, int fd, void *arg), void *arg);
 
 /* The descriptors that outlive a daemon, for the journal and the recovery: with a keeper behind the
  * functions, or a test. hold, drop and take are as fdstore_hold and so on; each is as fdstore_each.
