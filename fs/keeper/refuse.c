@@ -30,10 +30,10 @@
 
 int64_t refuse_due(const struct keeper *keeper)
 {
-	bool waits = keeper->options->recovery == RECOVERY_TRANSPARENT && keeper->died &&
-		     keeper->refusing < 0 && !keeper->serving.prepared;
+	bool is_waiting = keeper->options->recovery == RECOVERY_TRANSPARENT && keeper->died &&
+			  keeper->refusing < 0 && !keeper->serving.prepared;
 
-	return waits ? keeper->died + WAIT_MAX_MS : KEEPER_NEVER;
+	return is_waiting ? keeper->died + WAIT_MAX_MS : KEEPER_NEVER;
 }
 
 void refuse_start(struct keeper *keeper)

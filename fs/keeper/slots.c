@@ -17,7 +17,7 @@ void *slot_content(const struct slots *slots, uint32_t slot)
 
 uint32_t slot_fill(struct slots *slots, const void *content, size_t bytes)
 {
-	for (uint32_t tries = 0; tries < slots->count; tries++) {
+	for (uint32_t attempt = 0; attempt < slots->count; attempt++) {
 		uint32_t slot = slots->hint++ % slots->count;
 		_Atomic uint32_t *state = slot_state(slots, slot);
 

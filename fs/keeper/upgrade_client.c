@@ -73,18 +73,18 @@ static int keeper_connect_in(const char *path, const struct mountinfo *mount,
  * no keeper. */
 static int keeper_connect(const char *mountpoint, const struct mountinfo *mount)
 {
-	char path[RUNTIME_PATH_MAX], why[RUNTIME_REASON_MAX], reason[RUNTIME_REASON_MAX] = "";
+	char path[RUNTIME_PATH_MAX], failure[RUNTIME_REASON_MAX], reason[RUNTIME_REASON_MAX] = "";
 	int result = -ENOENT;
 
 	for (unsigned n = 0; runtime_dir_path(mount->user, n, path); n++) {
-		int ipc = keeper_connect_in(path, mount, why);
+		int ipc = keeper_connect_in(path, mount, failure);
 
 		if (ipc >= 0)
 			return ipc;
 		if (ipc == -ENOENT || ipc == -ECONNREFUSED || result != -ENOENT)
 			continue;
 		result = ipc;
-		memcpy(reason, why, sizeof(reason));
+		memcpy(reason, failure, sizeof(reason));
 	}
 	if (*reason)
 		log_error("%s: not upgraded: %s%s", mountpoint, reason,
@@ -120,7 +120,7 @@ int upgrade_ask(const char *mountpoint)
 	int error = keeper_request(mountpoint, &answer);
 
 	/* EBUSY: another daemon is being started or ended. */
-	for (unsigned tries = 0; !error && answer.value == EBUSY && tries < TRIES; tries++) {
+	for (unsigned attempt = 0; !error && answer.value == EBUSY && attempt < TRIES; attempt++) {
 		nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
 		error = keeper_request(mountpoint, &answer);
 	}
