@@ -24,7 +24,7 @@ struct account {
 	uid_t uid;
 };
 
-int ledger_new(struct ledger **made)
+int ledger_new(struct ledger **new_ledger)
 {
 	struct ledger *ledger = calloc(1, sizeof(*ledger));
 
@@ -32,7 +32,7 @@ int ledger_new(struct ledger **made)
 		return -ENOMEM;
 	brlock_init(&ledger->accounts_lock);
 	ledger->sweep_at = SWEEP_AT_MIN;
-	*made = ledger;
+	*new_ledger = ledger;
 	return 0;
 }
 
@@ -196,7 +196,7 @@ static bool refusal_is_first(struct fs *fs, uid_t uid, enum ledger_kind kind)
 /* The current thread may serve a request of another user, or no request. */
 static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, int error)
 {
-	struct log_caller before = log_caller_change((struct log_caller){true, uid});
+	struct log_caller previous = log_caller_change((struct log_caller){true, uid});
 	const struct ledger_row *row = &ledger_rows[kind];
 
 	if (error == row->error)
@@ -205,7 +205,7 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 	else
 		log_warn("uid %u: refused: all users together may have at most %" PRIu64 " %s", uid,
 			 ledger_named(row, ledger_limit_of_all(fs, kind)), row->name);
-	log_caller_change(before);
+	log_caller_change(previous);
 }
 
 /* Of the memory for metadata, ordinary users leave one part in this many to root. */
@@ -213,9 +213,9 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 
 static int64_t metadata_most(const struct fs *fs, uid_t uid)
 {
-	int64_t most = fs->metadata_max;
+	int64_t limit = fs->metadata_max;
 
-	return user_is_privileged(uid) ? most : most - most / METADATA_FOR_ROOT;
+	return user_is_privileged(uid) ? limit : limit - limit / METADATA_FOR_ROOT;
 }
 
 static int metadata_raise(struct fs *fs, uid_t uid, uint64_t bytes)
@@ -321,9 +321,9 @@ uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 	return count;
 }
 
-static uint64_t difference(uint64_t most, uint64_t has)
+static uint64_t difference(uint64_t limit, uint64_t has)
 {
-	return has < most ? most - has : 0;
+	return has < limit ? limit - has : 0;
 }
 
 static uint64_t room_of_one(struct fs *fs, uid_t uid, enum ledger_kind kind)

@@ -28,7 +28,7 @@ struct ledger {
 };
 
 /* 0 or -ENOMEM. */
-int ledger_new(struct ledger **made);
+int ledger_new(struct ledger **new_ledger);
 void ledger_free(struct ledger *ledger);
 
 /* Charges a user, and for what the kind costs in the daemon's own memory too, all or nothing: 0;

@@ -35,19 +35,19 @@ static uint64_t limit_read(const char *path)
  * at the end of the path, so missing groups are skipped. */
 static uint64_t group_limit(const char *root, const char *group, const char *file)
 {
-	char above[PATH_MAX], path[2 * PATH_MAX];
-	uint64_t least = UINT64_MAX;
+	char ancestor[PATH_MAX], path[2 * PATH_MAX];
+	uint64_t lowest = UINT64_MAX;
 
-	snprintf(above, sizeof(above), "%s", group);
+	snprintf(ancestor, sizeof(ancestor), "%s", group);
 	for (;;) {
-		snprintf(path, sizeof(path), "%s%s/%s", root, above, file);
+		snprintf(path, sizeof(path), "%s%s/%s", root, ancestor, file);
 		uint64_t limit = limit_read(path);
-		char *slash = strrchr(above, '/');
+		char *slash = strrchr(ancestor, '/');
 
-		if (limit < least)
-			least = limit;
+		if (limit < lowest)
+			lowest = limit;
 		if (!slash)
-			return least;
+			return lowest;
 		*slash = 0;
 	}
 }
@@ -57,7 +57,7 @@ static uint64_t line_limit(char *line, const char *root)
 {
 	char *controllers = strchr(line, ':'),
 	     *group = controllers ? strchr(controllers + 1, ':') : NULL;
-	char below[PATH_MAX];
+	char memory_root[PATH_MAX];
 
 	if (!group)
 		return UINT64_MAX;
@@ -67,24 +67,24 @@ static uint64_t line_limit(char *line, const char *root)
 		return group_limit(root, group, "memory.max");
 	if (strcmp(controllers, "memory") != 0)
 		return UINT64_MAX;
-	snprintf(below, sizeof(below), "%s/memory", root);
-	return group_limit(below, group, "memory.limit_in_bytes");
+	snprintf(memory_root, sizeof(memory_root), "%s/memory", root);
+	return group_limit(memory_root, group, "memory.limit_in_bytes");
 }
 
 uint64_t cgroups_memory_limit(const char *groups, const char *root)
 {
 	FILE *in AUTO_FCLOSE = fopen(groups, "re");
 	char *line AUTO_FREE = NULL;
-	uint64_t least = UINT64_MAX;
+	uint64_t lowest = UINT64_MAX;
 	size_t room = 0;
 
 	while (in && getline(&line, &room, in) > 0) {
 		uint64_t limit = line_limit(line, root);
 
-		if (limit < least)
-			least = limit;
+		if (limit < lowest)
+			lowest = limit;
 	}
-	return least;
+	return lowest;
 }
 
 uint64_t machine_memory_allowed(void)
