@@ -181,7 +181,7 @@ struct object_stat file_stat(const struct file *file)
 			return found;
 	}
 	return (struct object_stat){.size = atomic_load(&file->fields->size),
-				    .taken = device_allocated(file)};
+				    .allocated = device_allocated(file)};
 }
 
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,

@@ -49,13 +49,13 @@ struct host_windows {
 
 int host_windows_new(uint64_t pinned_max, struct host_windows **windows)
 {
-	struct host_windows *made = calloc(1, sizeof(*made));
+	struct host_windows *new_windows = calloc(1, sizeof(*new_windows));
 
-	if (!made)
+	if (!new_windows)
 		return -ENOMEM;
-	pthread_mutex_init(&made->lock, NULL);
-	made->pinned_max = pinned_max;
-	*windows = made;
+	pthread_mutex_init(&new_windows->lock, NULL);
+	new_windows->pinned_max = pinned_max;
+	*windows = new_windows;
 	return 0;
 }
 
@@ -178,9 +178,9 @@ static struct host_window *window_find(struct host_windows *windows, const struc
 
 static uint64_t window_length(const struct object_stamp *stamp, uint64_t from)
 {
-	uint64_t left = (uint64_t)stamp->size > from ? (uint64_t)stamp->size - from : 0;
+	uint64_t remaining = (uint64_t)stamp->size > from ? (uint64_t)stamp->size - from : 0;
 
-	return left < HOST_WINDOW_BYTES ? left : HOST_WINDOW_BYTES;
+	return remaining < HOST_WINDOW_BYTES ? remaining : HOST_WINDOW_BYTES;
 }
 
 /* Registering would fill holes without charging the memory. */
@@ -195,13 +195,13 @@ static bool range_is_data(int fd, uint64_t from, uint64_t bytes)
  * stamp from then on. */
 static bool window_pin(struct host_window *window, int fd)
 {
-	struct object_stamp after;
+	struct object_stamp new_stamp;
 
 	if (madvise(window->base, window->bytes, MADV_POPULATE_WRITE) < 0 ||
 	    !stamp_read(fd, &window->stamp) || !range_is_data(fd, window->from, window->bytes) ||
 	    device_pin(window->device, window->base, window->bytes) < 0)
 		return false;
-	if (stamp_read(fd, &after) && stamp_equal(&after, &window->stamp))
+	if (stamp_read(fd, &new_stamp) && stamp_equal(&new_stamp, &window->stamp))
 		return true;
 	device_unpin(window->device, window->base);
 	return false;
@@ -233,16 +233,17 @@ static bool file_is_mapping(const struct host_windows *windows, const struct fil
 }
 
 /* Gives the new stamp to windows of the file that had the stamp from before the mapping. */
-static void windows_restamp(struct host_windows *windows, const struct host_window *made,
-			    const struct object_stamp *before)
+static void windows_restamp(struct host_windows *windows, const struct host_window *new_window,
+			    const struct object_stamp *old_stamp)
 {
-	if (made->stamp.size != before->size || made->stamp.blocks != before->blocks)
+	if (new_window->stamp.size != old_stamp->size ||
+	    new_window->stamp.blocks != old_stamp->blocks)
 		return;
 	for (unsigned i = 0; i < WINDOWS; i++) {
 		struct host_window *window = &windows->windows[i];
-		if (window->state == READY && window->file == made->file &&
-		    stamp_equal(&window->stamp, before))
-			window->stamp = made->stamp;
+		if (window->state == READY && window->file == new_window->file &&
+		    stamp_equal(&window->stamp, old_stamp))
+			window->stamp = new_window->stamp;
 	}
 }
 
@@ -281,13 +282,13 @@ static void window_make(struct host_windows *windows, struct host_window *window
 	window->stamp = *now;
 	window->bytes = bytes;
 	pthread_mutex_unlock(&windows->lock);
-	bool made = window_map(window, fd);
+	bool is_mapped = window_map(window, fd);
 	pthread_mutex_lock(&windows->lock);
-	if (made)
+	if (is_mapped)
 		windows_restamp(windows, window, now);
 	else
 		windows->pinned -= bytes;
-	window->state = made ? READY : COUNTED;
+	window->state = is_mapped ? READY : COUNTED;
 	window->copied = 0;
 }
 
@@ -303,12 +304,12 @@ static struct host_window *window_get_ready(struct host_windows *windows,
 
 	if (!window || window->state == MAPPING || !stamp_read(range->fd, &stamp))
 		return NULL;
-	bool known = window_matches(window, file, device, from);
-	if (known && window->state == READY && stamp_equal(&stamp, &window->stamp))
+	bool matches = window_matches(window, file, device, from);
+	if (matches && window->state == READY && stamp_equal(&stamp, &window->stamp))
 		return window;
-	if (known && window->users)
+	if (matches && window->users)
 		return NULL;
-	if (!known || window->state == READY)
+	if (!matches || window->state == READY)
 		window_start_count(
 		    windows, window,
 		    &(struct host_window){

@@ -21,7 +21,7 @@ struct object_stat object_stat(int fd)
 		return (struct object_stat){0};
 	return (struct object_stat){
 	    .size = (uint64_t)st.st_size,
-	    .taken = (uint64_t)st.st_blocks * 512,
+	    .allocated = (uint64_t)st.st_blocks * 512,
 	    .mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec,
 	};
 }
@@ -33,7 +33,7 @@ uint64_t object_size(int fd)
 
 uint64_t object_taken(int fd)
 {
-	return object_stat(fd).taken;
+	return object_stat(fd).allocated;
 }
 
 uint64_t object_mtime(int fd)
@@ -116,13 +116,13 @@ static int object_copy_by_buffer(int from, uint64_t at, int to, uint64_t target,
 int object_copy(int from, uint64_t from_offset, int to, uint64_t to_offset, uint64_t bytes,
 		uint64_t *written)
 {
-	uint64_t done = 0;
-	int rc = io_copy_at(from, from_offset, to, to_offset, bytes, &done);
+	uint64_t n_copied = 0;
+	int rc = io_copy_at(from, from_offset, to, to_offset, bytes, &n_copied);
 
-	*written += done;
+	*written += n_copied;
 	if (rc == -EXDEV || rc == -EOPNOTSUPP || rc == -ENOSYS)
-		rc = object_copy_by_buffer(from, from_offset + done, to, to_offset + done,
-					   bytes - done, written);
+		rc = object_copy_by_buffer(from, from_offset + n_copied, to, to_offset + n_copied,
+					   bytes - n_copied, written);
 	return rc;
 }
 

@@ -18,8 +18,8 @@ struct data_run {
 /* What stat(2) says of an object; all 0 for a descriptor without an object. */
 struct object_stat {
 	uint64_t size;
-	uint64_t taken; /* bytes of memory */
-	uint64_t mtime; /* nanoseconds */
+	uint64_t allocated; /* bytes of memory */
+	uint64_t mtime;	    /* nanoseconds */
 };
 struct object_stat object_stat(int fd);
 uint64_t object_size(int fd);

@@ -480,7 +480,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	};
 	if (S_ISREG(st->st_mode)) {
 		st->st_size = (off_t)found.size;
-		st->st_blocks = (blkcnt_t)(found.taken / 512);
+		st->st_blocks = (blkcnt_t)(found.allocated / 512);
 		inode_unseen_count_block(inode, st);
 	} else if (S_ISLNK(st->st_mode)) {
 		st->st_size = (off_t)strlen(inode->target);
