@@ -25,9 +25,9 @@ int restore_handed_out(struct restore *restore, const struct journal_view *view)
 	return 0;
 }
 
-static int by_id(const void *left, const void *right)
+static int by_id(const void *a, const void *b)
 {
-	uint64_t first = *(const uint64_t *)left, second = *(const uint64_t *)right;
+	uint64_t first = *(const uint64_t *)a, second = *(const uint64_t *)b;
 
 	return (first > second) - (first < second);
 }

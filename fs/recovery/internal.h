@@ -85,7 +85,7 @@ void restore_held_free(struct restore *restore);
 /* After a failed restore: frees the imported memory of a file. The descriptors stay held. */
 int restore_abandon(struct restore *restore, struct inode *inode);
 
-/* Calls `each` for every inode, until a call fails. */
-int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *));
+/* Calls `visit` for every inode, until a call fails. */
+int restore_each(struct restore *restore, int (*visit)(struct restore *, struct inode *));
 
 #endif

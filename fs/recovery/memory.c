@@ -46,10 +46,10 @@ static bool is_extent(const struct journal_extent *extent)
 
 static int extents_drop(struct file *file, uint64_t from, uint64_t to)
 {
-	struct extents gone = {0};
-	int rc = extents_cut(&file->extents, from, to, &gone);
+	struct extents removed = {0};
+	int rc = extents_cut(&file->extents, from, to, &removed);
 
-	extents_free(&gone);
+	extents_free(&removed);
 	return rc;
 }
 
@@ -325,11 +325,11 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 	atomic_store(&file->handed_out, true);
 	atomic_store(&file->bounded, system_object_tmpfs(fd) == SYSTEM_TMPFS_OWN);
 
-	uint64_t taken = host_due(file, fd);
+	uint64_t charge = host_due(file, fd);
 
 	atomic_store(&file->fd, fd);
-	atomic_store(&file->allocated, taken);
-	system_account_force(file_volume(file)->system, file_tmpfs(file), (int64_t)taken);
+	atomic_store(&file->allocated, charge);
+	system_account_force(file_volume(file)->system, file_tmpfs(file), (int64_t)charge);
 	return held_claim(restore, id, NULL);
 }
 

@@ -41,24 +41,24 @@ static int inode_drop(struct restore *restore, struct inode *inode)
 static int inode_place(struct restore *restore, uint64_t ino, struct inode **inode)
 {
 	struct inode_table *table = restore->fs->inodes;
-	struct inode *other = inode_table_restore_at(table, ino);
+	struct inode *occupant = inode_table_restore_at(table, ino);
 	int rc = 0;
 
-	if (other && other->ino == ino) {
-		*inode = other;
+	if (occupant && occupant->ino == ino) {
+		*inode = occupant;
 		return 0;
 	}
-	if (other)
-		rc = inode_drop(restore, other);
-	struct inode *made = rc ? NULL : inode_restore_new(ino);
+	if (occupant)
+		rc = inode_drop(restore, occupant);
+	struct inode *new_inode = rc ? NULL : inode_restore_new(ino);
 
-	if (!made)
+	if (!new_inode)
 		return rc ? rc : -ENOMEM;
-	rc = inode_table_restore(table, made);
+	rc = inode_table_restore(table, new_inode);
 	if (rc)
-		inode_restore_free(made);
+		inode_restore_free(new_inode);
 	else
-		*inode = made;
+		*inode = new_inode;
 	return rc;
 }
 

@@ -31,17 +31,17 @@ static int volumes_match(struct restore *restore)
 
 	restore->n_volumes = header->n_volumes;
 	for (unsigned i = 0; i < header->n_volumes; i++) {
-		const char *wanted = header->volumes[i];
+		const char *identity = header->volumes[i];
 
 		for (unsigned k = 0; k < fs->n_volumes; k++)
-			if (strncmp(wanted, identity_of(&fs->volumes[k]),
+			if (strncmp(identity, identity_of(&fs->volumes[k]),
 				    sizeof(header->volumes[i])) == 0)
 				restore->volumes[i] = &fs->volumes[k];
 		if (!restore->volumes[i] || restore->volumes[i]->index != i) {
 			log_error("%.*s: the GPU of saved files is missing or has another number: "
 				  "start with "
 				  "the GPUs of the last daemon",
-				  (int)sizeof(header->volumes[i]), wanted);
+				  (int)sizeof(header->volumes[i]), identity);
 			return -ENODEV;
 		}
 	}
@@ -73,20 +73,20 @@ static void volumes_name(struct fs *fs)
 	header->n_volumes = fs->n_volumes;
 }
 
-static int chunk_made(void *of, struct chunk *chunk)
+static int chunk_made(void *journal, struct chunk *chunk)
 {
 	int fd, rc = chunk_export(chunk, &fd);
 
 	if (rc < 0)
 		return rc;
-	chunk->id = journal_hold(of, FDSTORE_CHUNK, fd);
+	chunk->id = journal_hold(journal, FDSTORE_CHUNK, fd);
 	close(fd);
 	return chunk->id ? 0 : -ENOSPC;
 }
 
-static void chunk_gone(void *of, struct chunk *chunk)
+static void chunk_gone(void *journal, struct chunk *chunk)
 {
-	journal_drop(of, FDSTORE_CHUNK, chunk->id);
+	journal_drop(journal, FDSTORE_CHUNK, chunk->id);
 }
 
 static void pools_watch(struct fs *fs)
@@ -162,30 +162,30 @@ static void mounts_drop(struct fs *fs)
 
 static int by_request(const void *a, const void *b)
 {
-	const struct journal_request *one = a, *other = b;
+	const struct journal_request *first = a, *second = b;
 
-	return (one->request > other->request) - (one->request < other->request);
+	return (first->request > second->request) - (first->request < second->request);
 }
 
 /* Merges the records of one request. */
 static void drc_merge(struct journal *journal)
 {
-	size_t kept = 0;
+	size_t n_kept = 0;
 
 	qsort(journal->drc, journal->n_drc, sizeof(*journal->drc), by_request);
 	for (size_t i = 0; i < journal->n_drc; i++) {
 		const struct journal_request *next = &journal->drc[i];
-		struct journal_request *last = kept ? &journal->drc[kept - 1] : NULL;
+		struct journal_request *last = n_kept ? &journal->drc[n_kept - 1] : NULL;
 
 		if (last && last->request == next->request) {
 			last->completed |= next->completed;
 			last->ino = next->ino ? next->ino : last->ino;
 			last->writer = next->writer > last->writer ? next->writer : last->writer;
 		} else {
-			journal->drc[kept++] = *next;
+			journal->drc[n_kept++] = *next;
 		}
 	}
-	journal->n_drc = kept;
+	journal->n_drc = n_kept;
 }
 
 static int drc_keep(struct restore *restore)

@@ -20,19 +20,20 @@
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"
 
-int restore_each(struct restore *restore, int (*each)(struct restore *, struct inode *))
+int restore_each(struct restore *restore, int (*visit)(struct restore *, struct inode *))
 {
 	struct inode_table *table = restore->fs->inodes;
 	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
-	uint64_t left = inode_table_count(table); /* an upper bound where `each` removes inodes */
+	uint64_t remaining =
+	    inode_table_count(table); /* an upper bound where `visit` removes inodes */
 	int rc = 0;
 
-	for (uint32_t slot = INODE_ROOT; rc == 0 && left && slot < end; slot++) {
+	for (uint32_t slot = INODE_ROOT; rc == 0 && remaining && slot < end; slot++) {
 		struct inode *inode = inode_table_restore_at(table, slot);
 
 		if (inode) {
-			left--;
-			rc = each(restore, inode);
+			remaining--;
+			rc = visit(restore, inode);
 		}
 	}
 	return rc;
@@ -98,11 +99,11 @@ static int dir_check_ascent(struct restore *restore, struct inode *inode)
 {
 	if (!S_ISDIR(inode->mode))
 		return 0;
-	uint64_t steps = 0, most = inode_table_count(restore->fs->inodes);
+	uint64_t steps = 0, max_steps = inode_table_count(restore->fs->inodes);
 	struct inode *dir = inode;
 
 	for (; dir && !dir->moving; dir = dir->dir->parent)
-		if (++steps > most)
+		if (++steps > max_steps)
 			return -EUCLEAN;
 	for (dir = inode; dir && !dir->moving; dir = dir->dir->parent)
 		dir->moving = 1;
