@@ -256,7 +256,7 @@ void journal_append(struct journal *journal, const struct journal_piece *pieces,
 uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 {
 	uint64_t id = atomic_fetch_add(&journal->last_id, 1) + 1;
-	int rc = journal->fdstore.hold(journal->fdstore.of, fdstore_id(kind, id), fd);
+	int rc = journal->fdstore.hold(journal->fdstore.context, fdstore_id(kind, id), fd);
 
 	fault_call(journal);
 	return rc < 0 ? 0 : id;
@@ -265,7 +265,7 @@ uint64_t journal_hold(struct journal *journal, enum fdstore_kind kind, int fd)
 void journal_drop(struct journal *journal, enum fdstore_kind kind, uint64_t id)
 {
 	if (id && !journal_is_left(journal))
-		journal->fdstore.drop(journal->fdstore.of, fdstore_id(kind, id));
+		journal->fdstore.drop(journal->fdstore.context, fdstore_id(kind, id));
 	fault_call(journal);
 }
 

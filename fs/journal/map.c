@@ -153,7 +153,7 @@ int journal_new(const struct fdstore_ops *fdstore, uint64_t inodes, struct journ
 	if (rc == 0)
 		rc = memory_lock(new_journal);
 	if (rc == 0)
-		rc = fdstore->hold(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0), fd);
+		rc = fdstore->hold(fdstore->context, fdstore_id(FDSTORE_JOURNAL, 0), fd);
 	if (rc < 0) {
 		log_error("cannot make the journal: %s", strerror(-rc));
 		if (new_journal && new_journal->header)

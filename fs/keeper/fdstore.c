@@ -258,8 +258,11 @@ static int ops_each(void *fdstore, int (*visit)(uint64_t id, int fd, void *arg),
 
 struct fdstore_ops fdstore_ops(struct fdstore *fdstore)
 {
-	return (struct fdstore_ops){
-	    .of = fdstore, .hold = ops_hold, .drop = ops_drop, .take = ops_take, .each = ops_each};
+	return (struct fdstore_ops){.context = fdstore,
+				    .hold = ops_hold,
+				    .drop = ops_drop,
+				    .take = ops_take,
+				    .each = ops_each};
 }
 
 static int descriptor_ignore(uint64_t id, int fd, void *arg)

@@ -87,11 +87,11 @@ int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
  * functions, or a test. hold, drop and take are as fdstore_hold and so on; each is as fdstore_each.
  */
 struct fdstore_ops {
-	void *of; /* the first argument of each function */
-	int (*hold)(void *of, uint64_t id, int fd);
-	void (*drop)(void *of, uint64_t id);
-	int (*take)(void *of, uint64_t id);
-	int (*each)(void *of, int (*each)(uint64_t id, int fd, void *arg), void *arg);
+	void *context; /* the first argument of each function */
+	int (*hold)(void *context, uint64_t id, int fd);
+	void (*drop)(void *context, uint64_t id);
+	int (*take)(void *context, uint64_t id);
+	int (*each)(void *context, int (*visit)(uint64_t id, int fd, void *arg), void *arg);
 };
 /* The functions above, of fdstore. */
 struct fdstore_ops fdstore_ops(struct fdstore *fdstore);

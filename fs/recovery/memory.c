@@ -170,7 +170,7 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t n
 	int fd = pool_find(restore, volume, place, &pool);
 
 	if (fd == 0)
-		fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_CHUNK, id));
+		fd = fdstore->take(fdstore->context, fdstore_id(FDSTORE_CHUNK, id));
 
 	if (fd < 0)
 		return fd;
@@ -312,7 +312,7 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 		*missing = -EUCLEAN;
 		return 0;
 	}
-	int fd = fdstore->take(fdstore->of, id);
+	int fd = fdstore->take(fdstore->context, id);
 
 	if (restore_is_missing(fd)) {
 		*missing = fd;
@@ -418,10 +418,10 @@ int restore_unclaimed(struct restore *restore)
 {
 	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 	struct unclaimed unclaimed = {.restore = restore};
-	int rc = fdstore->each(fdstore->of, unclaimed_collect, &unclaimed);
+	int rc = fdstore->each(fdstore->context, unclaimed_collect, &unclaimed);
 
 	for (size_t i = 0; rc == 0 && i < unclaimed.n; i++)
-		fdstore->drop(fdstore->of, unclaimed.ids[i]);
+		fdstore->drop(fdstore->context, unclaimed.ids[i]);
 	free(unclaimed.ids);
 	return rc;
 }

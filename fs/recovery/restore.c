@@ -126,7 +126,7 @@ static int mounts_hold(struct fs *fs)
 		int fd = system_memory_mount(system_of(fs), (enum system_pages)kind);
 
 		if (fd >= 0)
-			rc = fdstore->hold(fdstore->of, mount_id(kind), fd);
+			rc = fdstore->hold(fdstore->context, mount_id(kind), fd);
 	}
 	return rc;
 }
@@ -136,7 +136,7 @@ static int mounts_adopt(struct fs *fs)
 	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
-		int fd = fdstore->take(fdstore->of, mount_id(kind));
+		int fd = fdstore->take(fdstore->context, mount_id(kind));
 
 		if (fd < 0 && fd != -ENOENT)
 			return fd;
@@ -151,10 +151,10 @@ static void mounts_drop(struct fs *fs)
 	const struct fdstore_ops *fdstore = fs->fdstore_ops;
 
 	for (unsigned kind = 0; kind < SYSTEM_KINDS; kind++) {
-		int fd = fdstore->take(fdstore->of, mount_id(kind));
+		int fd = fdstore->take(fdstore->context, mount_id(kind));
 
 		if (fd >= 0)
-			fdstore->drop(fdstore->of, mount_id(kind));
+			fdstore->drop(fdstore->context, mount_id(kind));
 		if (fd >= 0)
 			close(fd);
 	}
@@ -337,7 +337,7 @@ static int journal_start(struct fs *fs)
 static int journal_take(const struct fs *fs)
 {
 	const struct fdstore_ops *fdstore = fs->fdstore_ops;
-	int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
+	int fd = fdstore->take(fdstore->context, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd != -ENOENT || fdstore_generation(fs->fdstore) == 1)
 		return fd;
@@ -370,7 +370,7 @@ int fs_restore(struct fs *fs)
 		/* The journal of an earlier daemon stays for the next try. */
 		if (fd < 0) {
 			mounts_drop(fs);
-			fdstore->drop(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
+			fdstore->drop(fdstore->context, fdstore_id(FDSTORE_JOURNAL, 0));
 		}
 		fs->inodes->journal = NULL;
 		journal_close(fs->journal);
@@ -389,7 +389,7 @@ void fs_restore_leave(struct fs *fs)
 /* -ENOENT: there is no journal; -EUCLEAN: its header cannot be read. */
 static int header_take(const struct fdstore_ops *fdstore, struct journal_header *header)
 {
-	AUTO_CLOSE int fd = fdstore->take(fdstore->of, fdstore_id(FDSTORE_JOURNAL, 0));
+	AUTO_CLOSE int fd = fdstore->take(fdstore->context, fdstore_id(FDSTORE_JOURNAL, 0));
 
 	if (fd < 0)
 		return fd;
@@ -440,7 +440,8 @@ void fs_forget_held(struct fs *fs)
 		return;
 	if (!journal_is_left(fs->journal)) {
 		mounts_drop(fs);
-		fs->journal->fdstore.drop(fs->journal->fdstore.of, fdstore_id(FDSTORE_JOURNAL, 0));
+		fs->journal->fdstore.drop(fs->journal->fdstore.context,
+					  fdstore_id(FDSTORE_JOURNAL, 0));
 	}
 	journal_close(fs->journal);
 	fs->journal = NULL;

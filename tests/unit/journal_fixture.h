@@ -91,8 +91,11 @@ static inline int held_each(void *of, int (*each)(uint64_t id, int fd, void *arg
 
 static inline struct fdstore_ops held_ops(struct held *held)
 {
-	return (struct fdstore_ops){
-	    .of = held, .hold = held_hold, .drop = held_drop, .take = held_take, .each = held_each};
+	return (struct fdstore_ops){.context = held,
+				    .hold = held_hold,
+				    .drop = held_drop,
+				    .take = held_take,
+				    .each = held_each};
 }
 
 static inline void held_init(struct held *held)

@@ -54,7 +54,7 @@ static int keeper_take(void *of, uint64_t id)
 
 static inline struct fdstore_ops keeper_of(struct held *of)
 {
-	return (struct fdstore_ops){.of = of,
+	return (struct fdstore_ops){.context = of,
 				    .hold = keeper_hold,
 				    .drop = keeper_drop,
 				    .take = keeper_take,

@@ -87,7 +87,7 @@ static void set_freezing(bool on)
 static void restore_stopped(struct held *found, enum fs_mount mount, unsigned nth)
 {
 	struct fdstore_ops stopping = {
-	    .of = &second_held, .hold = hold, .drop = drop, .take = take, .each = walk};
+	    .context = &second_held, .hold = hold, .drop = drop, .take = take, .each = walk};
 	uint64_t seed = hash_seed;
 
 	held_freeze(found, FREEZE_ALL, &second_held);
