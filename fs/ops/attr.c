@@ -50,7 +50,7 @@ static void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 	fuse_reply_statx(req, 0, &stx, op_attr_seconds(op.inode, &st));
 }
 
-static int inode_set_size(struct op *op, uint64_t size, int which)
+static int inode_set_size(struct op *op, uint64_t size, int mask)
 {
 	if (S_ISDIR(op->inode->mode))
 		return -EISDIR;
@@ -60,7 +60,7 @@ static int inode_set_size(struct op *op, uint64_t size, int which)
 	    op, op->inode,
 	    &(struct inode_io){.kind = INODE_TRUNCATE,
 			       .offset = size,
-			       .told = op_told(op, which & FUSE_SET_ATTR_KILL_SUID)});
+			       .told = op_told(op, mask & FUSE_SET_ATTR_KILL_SUID)});
 }
 
 /* Whether a new size may zero or free much memory. */
@@ -77,35 +77,35 @@ static bool size_is_far(const struct op *op, uint64_t size)
 }
 
 /* Refuses times that would come back as other times. */
-static int times_check(const struct stat *st, int which)
+static int times_check(const struct stat *st, int mask)
 {
-	bool atime = which & FUSE_SET_ATTR_ATIME && !(which & FUSE_SET_ATTR_ATIME_NOW);
-	bool mtime = which & FUSE_SET_ATTR_MTIME && !(which & FUSE_SET_ATTR_MTIME_NOW);
+	bool atime = mask & FUSE_SET_ATTR_ATIME && !(mask & FUSE_SET_ATTR_ATIME_NOW);
+	bool mtime = mask & FUSE_SET_ATTR_MTIME && !(mask & FUSE_SET_ATTR_MTIME_NOW);
 
 	return (atime && !file_time_fits(&st->st_atim)) || (mtime && !file_time_fits(&st->st_mtim))
 		   ? -EOVERFLOW
 		   : 0;
 }
 
-static void attrs_from(const struct stat *st, int which, struct tree_attrs *attrs)
+static void attrs_from(const struct stat *st, int mask, struct tree_attrs *attrs)
 {
 	int64_t now = time_now();
 
-	if (which & FUSE_SET_ATTR_MODE)
-		attrs->which |= TREE_MODE;
-	if (which & FUSE_SET_ATTR_UID)
-		attrs->which |= TREE_UID;
-	if (which & FUSE_SET_ATTR_GID)
-		attrs->which |= TREE_GID;
-	if (which & FUSE_SET_ATTR_ATIME)
-		attrs->which |= TREE_ATIME;
-	if (which & FUSE_SET_ATTR_MTIME)
-		attrs->which |= TREE_MTIME;
+	if (mask & FUSE_SET_ATTR_MODE)
+		attrs->mask |= TREE_MODE;
+	if (mask & FUSE_SET_ATTR_UID)
+		attrs->mask |= TREE_UID;
+	if (mask & FUSE_SET_ATTR_GID)
+		attrs->mask |= TREE_GID;
+	if (mask & FUSE_SET_ATTR_ATIME)
+		attrs->mask |= TREE_ATIME;
+	if (mask & FUSE_SET_ATTR_MTIME)
+		attrs->mask |= TREE_MTIME;
 	attrs->mode = st->st_mode;
 	attrs->uid = st->st_uid;
 	attrs->gid = st->st_gid;
-	attrs->atime = which & FUSE_SET_ATTR_ATIME_NOW ? now : file_time_from_spec(&st->st_atim);
-	attrs->mtime = which & FUSE_SET_ATTR_MTIME_NOW ? now : file_time_from_spec(&st->st_mtim);
+	attrs->atime = mask & FUSE_SET_ATTR_ATIME_NOW ? now : file_time_from_spec(&st->st_atim);
+	attrs->mtime = mask & FUSE_SET_ATTR_MTIME_NOW ? now : file_time_from_spec(&st->st_mtim);
 }
 
 static bool caller_is_owner(const struct op *op, const struct caller *caller)
@@ -151,29 +151,29 @@ static int setattr_none_drop_set_id(struct op *op)
 	return 0;
 }
 
-static int setattr_drop_set_id(struct op *op, int which, struct tree_attrs *attrs)
+static int setattr_drop_set_id(struct op *op, int mask, struct tree_attrs *attrs)
 {
 	const int owner = FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
 
 	if (S_ISDIR(op->inode->mode))
 		return 0;
-	if (which == 0)
+	if (mask == 0)
 		return setattr_none_drop_set_id(op);
-	if (which & owner)
+	if (mask & owner)
 		op_drop_set_id(op, op->inode, OP_TOLD_KILL);
 	/* Without killpriv the kernel also sends a mode, in which too many bits may be set. */
-	if (which & (owner | FUSE_SET_ATTR_SIZE))
+	if (mask & (owner | FUSE_SET_ATTR_SIZE))
 		attrs->mode &= op->inode->mode | ~(mode_t)(S_ISUID | S_ISGID);
 	return 0;
 }
 
 /* Whether a new owner gets the memory of the file from users who may have the memory mapped: what
  * root alone had is the new owner's alone. */
-static bool gives_memory(const struct op *op, const struct stat *st, int which)
+static bool gives_memory(const struct op *op, const struct stat *st, int mask)
 {
 	uid_t uid = atomic_load(&op->inode->uid);
 
-	return which & FUSE_SET_ATTR_UID && S_ISREG(op->inode->mode) && st->st_uid != uid &&
+	return mask & FUSE_SET_ATTR_UID && S_ISREG(op->inode->mode) && st->st_uid != uid &&
 	       (!user_is_privileged(uid) || file_is_unclean(op->inode->file)) &&
 	       file_allocated(op->inode->file);
 }
@@ -192,32 +192,32 @@ static int memory_renew(struct op *op)
 	return file_renew(op->inode->file, &call.call);
 }
 
-static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int mask,
 		       struct fuse_file_info *info)
 {
 	struct tree_attrs attrs = {0};
 	struct op op;
-	int error = times_check(st, which);
+	int error = times_check(st, mask);
 
 	(void)info;
 	if (!op_begin(&op, req, ino, STAT_SETATTR))
 		return;
-	if (!error && which & FUSE_SET_ATTR_SIZE) {
+	if (!error && mask & FUSE_SET_ATTR_SIZE) {
 		op.bytes = (uint64_t)st->st_size;
 		if (size_is_far(&op, op.bytes) && op_defer(&op))
 			return;
-		error = inode_set_size(&op, op.bytes, which);
+		error = inode_set_size(&op, op.bytes, mask);
 	}
-	if (!error && gives_memory(&op, st, which)) {
+	if (!error && gives_memory(&op, st, mask)) {
 		if (file_allocated(op.inode->file) > OP_SMALL_BYTES && op_defer(&op))
 			return;
 		error = memory_renew(&op);
 	}
 	if (!error) {
-		attrs_from(st, which, &attrs);
-		error = setattr_drop_set_id(&op, which, &attrs);
+		attrs_from(st, mask, &attrs);
+		error = setattr_drop_set_id(&op, mask, &attrs);
 	}
-	if (!error && attrs.which)
+	if (!error && attrs.mask)
 		error = tree_set_attrs(op.fs, op.inode, &attrs);
 	if (error) {
 		op_done(&op, req, error);
@@ -236,11 +236,11 @@ static int usage_add(struct volume *volume, struct volume_usage *sum)
 	if (error)
 		return error;
 	/* What volumes share counts once. */
-	uint64_t again = sum->shared ? usage.shared : 0;
+	uint64_t overlap = sum->shared ? usage.shared : 0;
 
-	sum->total += usage.total - again;
-	sum->free += usage.free - again;
-	sum->available += usage.available - again;
+	sum->total += usage.total - overlap;
+	sum->free += usage.free - overlap;
+	sum->available += usage.available - overlap;
 	sum->shared = usage.shared;
 	return 0;
 }
@@ -286,13 +286,13 @@ static void statfs_quota(struct op *op, struct statvfs *st)
 	if (quota.max_bytes != UINT64_MAX) {
 		uint64_t limit = quota.max_bytes / POOL_BLOCK_MIN;
 		uint64_t used = (quota.used_bytes + POOL_BLOCK_MIN - 1) / POOL_BLOCK_MIN;
-		uint64_t left = quota.bytes_left / POOL_BLOCK_MIN;
+		uint64_t blocks_left = quota.bytes_left / POOL_BLOCK_MIN;
 
 		if (st->f_blocks > limit)
 			st->f_blocks = limit;
 		st->f_bfree = st->f_blocks > used ? st->f_blocks - used : 0;
-		if (st->f_bavail > left)
-			st->f_bavail = left;
+		if (st->f_bavail > blocks_left)
+			st->f_bavail = blocks_left;
 	}
 	if (quota.max_files != UINT64_MAX && st->f_files > quota.max_files) {
 		st->f_files = quota.max_files;

@@ -176,7 +176,7 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 void share_connection_free(struct share *share, struct share_connection *connection);
 /* By the share thread: ends the connections with a deadline before a time, or all. */
 #define SHARE_ALWAYS INT64_MAX
-void share_connections_end(struct share *share, int64_t before);
+void share_connections_end(struct share *share, int64_t cutoff);
 /* The file of a lease, by the user and the connection's key: share_leased. */
 int share_connection_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BYTES],
 			    uint64_t number, struct inode **inode);

@@ -495,20 +495,20 @@ static int owner_set(struct fs *fs, struct inode *inode, uid_t uid)
 int tree_set_attrs(struct fs *fs, struct inode *inode, const struct tree_attrs *attrs)
 {
 	scoped_lock(&inode->lock);
-	int error = attrs->which & TREE_UID ? owner_set(fs, inode, attrs->uid) : 0;
+	int error = attrs->mask & TREE_UID ? owner_set(fs, inode, attrs->uid) : 0;
 
 	if (error)
 		return error;
-	if (attrs->which & TREE_MODE)
+	if (attrs->mask & TREE_MODE)
 		inode->mode = (inode->mode & S_IFMT) | (attrs->mode & 07777);
-	if (attrs->which & TREE_GID)
+	if (attrs->mask & TREE_GID)
 		inode->gid = attrs->gid;
-	if (attrs->which & TREE_ATIME)
+	if (attrs->mask & TREE_ATIME)
 		inode->fields->atime = attrs->atime;
-	if (attrs->which & TREE_MTIME)
+	if (attrs->mask & TREE_MTIME)
 		inode_set_mtime(inode, attrs->mtime);
 	inode_touch_change(inode);
-	if (attrs->which & (TREE_MODE | TREE_UID | TREE_GID))
+	if (attrs->mask & (TREE_MODE | TREE_UID | TREE_GID))
 		record_owner(fs, inode);
 	return 0;
 }

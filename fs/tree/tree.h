@@ -50,10 +50,10 @@ struct tree_rename {
 int tree_rename(struct fs *fs, struct copier *copier, const struct tree_rename *rename,
 		struct file_move **old_memory);
 
-/* Bits of struct tree_attrs.which. */
+/* Bits of struct tree_attrs.mask. */
 enum { TREE_MODE = 1, TREE_UID = 2, TREE_GID = 4, TREE_ATIME = 8, TREE_MTIME = 16 };
 struct tree_attrs {
-	unsigned which;
+	unsigned mask;
 	mode_t mode; /* permission bits */
 	uid_t uid;
 	gid_t gid;

@@ -266,7 +266,7 @@ static inline void act_attribute(struct actor *actor, struct inode *inode)
 	static const char *const places[] = {"gpu", "host"};
 	const char *size = sizes[pick(actor, 4)], *place = places[pick(actor, 2)];
 	const char *quota = pick(actor, 2) ? "20M" : "none";
-	struct tree_attrs attrs = {.which = (unsigned)pick(actor, 32),
+	struct tree_attrs attrs = {.mask = (unsigned)pick(actor, 32),
 				   .mode = (mode_t)pick(actor, 01000),
 				   .uid = (uid_t)pick(actor, 9),
 				   .gid = (gid_t)pick(actor, 9),

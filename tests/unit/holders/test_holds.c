@@ -305,7 +305,7 @@ END_TEST
 
 static void file_give_away(struct inode *inode, uid_t uid)
 {
-	struct tree_attrs attrs = {.which = TREE_UID, .uid = uid};
+	struct tree_attrs attrs = {.mask = TREE_UID, .uid = uid};
 
 	ck_assert_int_eq(tree_set_attrs(&fixture, inode, &attrs), 0);
 }

@@ -265,7 +265,7 @@ END_TEST
 static void many_requests(struct fs *fs, uint64_t first)
 {
 	struct inode *top = inode_find(fs, fs->volumes[0].root_ino);
-	struct tree_attrs attrs = {.which = TREE_MODE, .mode = 0755};
+	struct tree_attrs attrs = {.mask = TREE_MODE, .mode = 0755};
 
 	for (uint64_t i = 0; i < 100; i++) {
 		struct tree_new what = {.mode = S_IFREG | 0600};

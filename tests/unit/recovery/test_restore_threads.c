@@ -62,7 +62,7 @@ static void hand_out(struct inode *dir, const char *name)
 
 static void change_owner(struct actor *actor, struct inode *dir, const char *name)
 {
-	struct tree_attrs attrs = {.which = TREE_MODE | TREE_UID,
+	struct tree_attrs attrs = {.mask = TREE_MODE | TREE_UID,
 				   .mode = 0700,
 				   .uid = (uid_t)(unit_random(&actor->random) % 9)};
 	struct inode *inode;

@@ -42,7 +42,7 @@ static void expect_bytes(struct inode *inode, const char *wanted, size_t bytes)
 START_TEST(bytes_and_attributes_come_back)
 {
 	struct inode *file = file_of(gpu(0), "weights", BYTES);
-	struct tree_attrs attrs = {.which = TREE_MODE | TREE_UID | TREE_GID | TREE_MTIME,
+	struct tree_attrs attrs = {.mask = TREE_MODE | TREE_UID | TREE_GID | TREE_MTIME,
 				   .mode = 04640,
 				   .uid = 7,
 				   .gid = 8,
@@ -197,7 +197,7 @@ END_TEST
 
 START_TEST(a_users_own_files_are_saved)
 {
-	struct tree_attrs owner = {.which = TREE_UID, .uid = 4711};
+	struct tree_attrs owner = {.mask = TREE_UID, .uid = 4711};
 	struct spool_saved saved;
 
 	ck_assert_int_eq(make_dir(gpu(0), "dir"), 0);

@@ -276,8 +276,7 @@ START_TEST(a_damaged_copy_stays_unchanged)
 	ck_assert_int_eq(truncate(data, 5), 0);
 	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
 	ck_assert_int_eq(stat(record, &before), 0);
-	tree_set_attrs(&fixture, file_at(0),
-		       &(struct tree_attrs){.which = TREE_MODE, .mode = 0751});
+	tree_set_attrs(&fixture, file_at(0), &(struct tree_attrs){.mask = TREE_MODE, .mode = 0751});
 	ck_assert_int_eq(spool_save(&fixture, file_at(0)), 0);
 	mount_down();
 	ck_assert_int_eq(stat(record, &after), 0);

@@ -32,7 +32,7 @@ static void fill(void)
 
 	unit_fill(bytes, sizeof(bytes), &state);
 	for (unsigned i = 0; i < FILES; i++) {
-		struct tree_attrs attrs = {.which = TREE_MODE | TREE_MTIME, .mode = 0601};
+		struct tree_attrs attrs = {.mask = TREE_MODE | TREE_MTIME, .mode = 0601};
 		struct inode *dir = i % 2 ? gpu(0) : gpu(2);
 		char name[16];
 

@@ -468,7 +468,7 @@ END_TEST
 START_TEST(owners_are_charged_for_the_spill)
 {
 	struct inode *a = filled("a", ALICE, 3), *b = filled("b", ALICE, 4);
-	struct tree_attrs to_bob = {.which = TREE_UID, .uid = BOB};
+	struct tree_attrs to_bob = {.mask = TREE_UID, .uid = BOB};
 	struct copier *copier = worker_copier(&fixture);
 
 	ck_assert_int_eq(inode_attr_set(&fixture, copier, a, ATTR_RESIDENT, "host", 4, ALICE), 0);
