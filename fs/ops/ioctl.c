@@ -120,7 +120,7 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 			    .resent = journal_request_is_resent(op->worker->request_number),
 			    .request = op->worker->request_number,
 			    .ask = *ask,
-			    .done = lease_done},
+			    .complete = lease_done},
 		    .op = *op,
 		    .channel = channel_current(),
 		};
@@ -136,11 +136,11 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 
 static void ioctl_socket(struct op *op, fuse_req_t req)
 {
-	struct gpumem_socket where;
+	struct gpumem_socket location;
 
-	share_where(op->fs, &where);
+	share_where(op->fs, &location);
 	op_end(op, 0);
-	fuse_reply_ioctl(req, 0, &where, sizeof(where));
+	fuse_reply_ioctl(req, 0, &location, sizeof(location));
 }
 
 static void saved_name_first_failed(struct op *op, uint64_t ino, char name[GPUMEM_SAVED_FIRST])
@@ -160,14 +160,14 @@ static void saved_name_first_failed(struct op *op, uint64_t ino, char name[GPUME
 static void ioctl_save(struct op *op, fuse_req_t req)
 {
 	struct spool_saved saved;
-	struct inode *below = op->inode == op->fs->root ? NULL : op->inode;
+	struct inode *top = op->inode == op->fs->root ? NULL : op->inode;
 
 	if (op->fs->spool && op_defer(op))
 		return;
 	/* Below a directory, or the root, the caller may not even see other users' files. */
 	uid_t uid = fuse_req_ctx(req)->uid;
 	uid_t owner = S_ISDIR(op->inode->mode) && !user_is_privileged(uid) ? uid : SPOOL_ALL_USERS;
-	int error = op->fs->spool ? spool_save_below(op->fs, below, owner, &saved) : -ENOTSUP;
+	int error = op->fs->spool ? spool_save_below(op->fs, top, owner, &saved) : -ENOTSUP;
 
 	if (error && (error == -ENOTSUP || !saved.failed)) {
 		op_done(op, req, error);
@@ -186,8 +186,8 @@ static void ioctl_save(struct op *op, fuse_req_t req)
 /* A copy ends at the size of the opened file: the kernel would not learn of a larger size. */
 static uint64_t copy_bytes_possible(const struct inode *to, const struct gpumem_copy_ask *ask)
 {
-	uint64_t size = file_size(to->file), left = ask->to < size ? size - ask->to : 0;
-	uint64_t bytes = ask->bytes < left ? ask->bytes : left;
+	uint64_t size = file_size(to->file), remaining = ask->to < size ? size - ask->to : 0;
+	uint64_t bytes = ask->bytes < remaining ? ask->bytes : remaining;
 
 	return bytes < GPUMEM_COPY_MAX ? bytes : GPUMEM_COPY_MAX;
 }

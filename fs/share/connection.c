@@ -18,11 +18,11 @@
 #include "fs/share/internal.h"
 
 /* The kernel reports a single event; each further event needs another call. */
-static int connection_watch(struct share *share, struct share_connection *connection, int how)
+static int connection_watch(struct share *share, struct share_connection *connection, int operation)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = connection};
 
-	return epoll_ctl(share->epoll_fd, how, connection->fd, &event) ? -errno : 0;
+	return epoll_ctl(share->epoll_fd, operation, connection->fd, &event) ? -errno : 0;
 }
 
 /* Before close(): events go on while the keeper has a duplicate of the descriptor. */
@@ -235,7 +235,7 @@ static void connection_set_ending(struct share *share, struct share_connection *
 static void ask_refuse(struct share_ask *ask)
 {
 	if (ask)
-		ask->done(ask, -ESTALE);
+		ask->complete(ask, -ESTALE);
 }
 
 void share_connection_free(struct share *share, struct share_connection *connection)
@@ -273,38 +273,38 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 
 /* Under the share's lock. Marks the connections that are to end; returns the idle connections among
  * them. */
-static struct turns_job *connections_collect(struct share *share, int64_t before)
+static struct turns_job *connections_collect(struct share *share, int64_t cutoff)
 {
-	struct turns_job *taken = NULL;
+	struct turns_job *jobs = NULL;
 	struct share_connection *connection;
 
 	DL_FOREACH2(share->connections, connection, next)
 	{
 		bool late =
-		    connection->deadline && connection->deadline < before && !connection->busy;
+		    connection->deadline && connection->deadline < cutoff && !connection->busy;
 
-		if (connection->ending || (before != SHARE_ALWAYS && !late))
+		if (connection->ending || (cutoff != SHARE_ALWAYS && !late))
 			continue;
 		connection->ending = true;
 		/* From here on no event names the connection, whichever thread frees the memory. */
 		connection_unwatch(share, connection);
 		if (!connection->busy)
-			DL_APPEND(taken, &connection->job);
+			DL_APPEND(jobs, &connection->job);
 		connection->busy = true;
 	}
-	return taken;
+	return jobs;
 }
 
-void share_connections_end(struct share *share, int64_t before)
+void share_connections_end(struct share *share, int64_t cutoff)
 {
 	pthread_mutex_lock(&share->lock);
-	struct turns_job *taken = connections_collect(share, before);
+	struct turns_job *jobs = connections_collect(share, cutoff);
 
 	pthread_mutex_unlock(&share->lock);
-	while (taken) {
-		struct turns_job *job = taken;
+	while (jobs) {
+		struct turns_job *job = jobs;
 
-		DL_DELETE(taken, job);
+		DL_DELETE(jobs, job);
 		share_connection_end(share, (struct share_connection *)job);
 	}
 }

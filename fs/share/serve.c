@@ -94,15 +94,15 @@ static bool request_is_for_file(enum gpumem_message_type type)
  * -EINPROGRESS: the request must go to the queue, which is fair to users. */
 static int request_try(struct share *share, struct share_connection *connection)
 {
-	bool tries = !request_is_for_file(connection->request.type) || !share_has_more(share);
-	int error = tries ? request_serve(share, connection, FILE_NO_WAIT) : -EINPROGRESS;
+	bool may_serve = !request_is_for_file(connection->request.type) || !share_has_more(share);
+	int error = may_serve ? request_serve(share, connection, FILE_NO_WAIT) : -EINPROGRESS;
 
 	return error == -EINPROGRESS ? error : request_done(share, connection, error);
 }
 
 void share_receive(struct share *share, struct share_connection *connection)
 {
-	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+	struct log_caller previous = log_caller_change((struct log_caller){true, connection->uid});
 	int error = packet_read(share, connection);
 
 	if (!error)
@@ -115,7 +115,7 @@ void share_receive(struct share *share, struct share_connection *connection)
 	} else {
 		share_connection_release(share, connection);
 	}
-	log_caller_change(before);
+	log_caller_change(previous);
 }
 
 /* A client that hung up while its request waited needs no copy. */
@@ -170,7 +170,7 @@ static void ask_work(struct share *share, struct share_connection *connection)
 		error = share_lease(share, connection, ask, FILE_MAY_WAIT);
 	observe_background(share->fs, "lease");
 	error = ask_finish(share, connection, error);
-	ask->done(ask, error);
+	ask->complete(ask, error);
 }
 
 static void packet_work(struct share *share, struct share_connection *connection)
@@ -185,13 +185,13 @@ static void packet_work(struct share *share, struct share_connection *connection
 void share_work(void *pointer, struct turns_job *job)
 {
 	struct share_connection *connection = (struct share_connection *)job;
-	struct log_caller before = log_caller_change((struct log_caller){true, connection->uid});
+	struct log_caller previous = log_caller_change((struct log_caller){true, connection->uid});
 
 	if (connection->ask)
 		ask_work(pointer, connection);
 	else
 		packet_work(pointer, connection);
-	log_caller_change(before);
+	log_caller_change(previous);
 }
 
 /* At the end of the queue, share_close answers the ask. */
@@ -212,5 +212,5 @@ void share_cancel(void *pointer, struct turns_job *job, int error)
 	} else {
 		share_connection_release(share, connection);
 	}
-	ask->done(ask, error);
+	ask->complete(ask, error);
 }

@@ -41,7 +41,7 @@ bool share_name_bind(struct fs *fs, pid_t pid);
 /* The path of the socket, or the reason why there is no socket: for GPUMEM_IOC_SOCKET, and as text.
  */
 struct capability;
-void share_where(struct fs *fs, struct gpumem_socket *where);
+void share_where(struct fs *fs, struct gpumem_socket *location);
 void share_capability(struct fs *fs, struct capability *capability);
 /* Ends every lease and connection; after turns_stop. NULL is fine. */
 void share_close(struct share *share);
@@ -62,11 +62,11 @@ struct share_ask {
 	uint64_t request; /* the number of the ioctl's request; 0: none */
 	struct gpumem_lease_ask ask;
 	/* Called by a thread of the queue with the result of share_ask. Owns the ask. */
-	void (*done)(struct share_ask *ask, int error);
+	void (*complete)(struct share_ask *ask, int error);
 };
 
 /* Leases an opened file: 0 once the answer is on the connection, or -errno as common/protocol.h
- * says. -EINPROGRESS: done will be called, or has been called already. */
+ * says. -EINPROGRESS: complete will be called, or has been called already. */
 int share_ask(struct share *share, struct share_ask *ask);
 
 /* Whether a lease may store into the inode now. */
@@ -76,9 +76,9 @@ bool share_stores(struct fs *fs, const struct inode *inode);
 int share_store_begin(struct share *share, const struct inode *inode, enum file_wait wait);
 void share_store_end(struct share *share, const struct inode *inode);
 
-/* Drops a file's leases that began before a time (clock_ns) and returns their number. The holders
+/* Drops a file's leases that began before cutoff (clock_ns) and returns their number. The holders
  * still have their mappings, but the leases no longer prevent changes of the file. */
-uint64_t share_drop(struct share *share, struct inode *inode, int64_t before);
+uint64_t share_drop(struct share *share, struct inode *inode, int64_t cutoff);
 /* Drops the leases of a file that are as old as -o lease_timeout= allows. True if there were such
  * leases: the caller may try again a change that the leases refused. */
 bool share_drop_expired(struct fs *fs, struct inode *inode);
