@@ -16,19 +16,19 @@
 /* The arguments of lease_list_drop. */
 struct lease_dropping {
 	const struct inode *inode;
-	int64_t before;
+	int64_t cutoff;
 	bool (*drop)(void *context, struct lease_entry *entry);
 	void *context;
 };
 
-int lease_list_new(struct lease_list **made)
+int lease_list_new(struct lease_list **new_list)
 {
 	struct lease_list *list = calloc(1, sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
 	pthread_mutex_init(&list->lock, NULL);
-	*made = list;
+	*new_list = list;
 	return 0;
 }
 
@@ -105,46 +105,46 @@ static void place_begin(struct lease_list *list, struct lease_place *place)
 	DL_PREPEND2(list->first, at, previous, next);
 }
 
-/* Collects entries from a place on, at most ENTRIES_PER_LOCK of them read. *done: the place is at
+/* Collects entries from a place on, at most ENTRIES_PER_LOCK of them read. *at_end: the place is at
  * the last entry that was in the list at the start. lock is held. */
 static unsigned entries_collect(struct lease_list *list, struct lease_place *place,
 				const struct viewer *viewer, struct lease_entry *found,
-				unsigned room, bool *done)
+				unsigned room, bool *at_end)
 {
 	struct lease_entry *at = &place->entry, *last = at;
-	unsigned taken = 0;
+	unsigned n_found = 0;
 
-	for (unsigned looks = 0; looks < ENTRIES_PER_LOCK && taken < room; looks++) {
+	for (unsigned n_read = 0; n_read < ENTRIES_PER_LOCK && n_found < room; n_read++) {
 		struct lease_entry *next = last->next;
 
-		*done = !next || next->sequence > place->end;
-		if (*done)
+		*at_end = !next || next->sequence > place->end;
+		if (*at_end)
 			break;
 		last = next;
 		if (!next->sequence || !viewer_sees_lease(viewer, next->file, next->uid))
 			continue;
 		inode_ref(next->inode);
 		inode_ref(next->file);
-		found[taken++] = *next;
+		found[n_found++] = *next;
 	}
 	if (last == at)
-		return taken;
+		return n_found;
 	DL_DELETE2(list->first, at, previous, next);
 	DL_APPEND_ELEM2(list->first, last, at, previous, next);
-	return taken;
+	return n_found;
 }
 
 unsigned lease_list_next(struct lease_list *list, struct lease_place *place,
 			 const struct viewer *viewer, struct lease_entry *found, unsigned room)
 {
-	unsigned taken = 0;
+	unsigned n_found = 0;
 
-	for (bool done = false; !taken && !done;) {
+	for (bool at_end = false; !n_found && !at_end;) {
 		scoped_lock(&list->lock);
 		place_begin(list, place);
-		taken = entries_collect(list, place, viewer, found, room, &done);
+		n_found = entries_collect(list, place, viewer, found, room, &at_end);
 	}
-	return taken;
+	return n_found;
 }
 
 void lease_list_leave(struct lease_list *list, struct lease_place *place)
@@ -164,7 +164,7 @@ static bool entries_drop(struct lease_list *list, struct lease_place *place,
 {
 	struct lease_entry *at = &place->entry;
 
-	for (unsigned looks = 0; looks < ENTRIES_PER_LOCK; looks++) {
+	for (unsigned n_read = 0; n_read < ENTRIES_PER_LOCK; n_read++) {
 		struct lease_entry *next = at->next;
 
 		if (!next || next->sequence > place->end)
@@ -172,7 +172,7 @@ static bool entries_drop(struct lease_list *list, struct lease_place *place,
 		DL_DELETE2(list->first, at, previous, next);
 		DL_APPEND_ELEM2(list->first, next, at, previous, next);
 		if (!next->sequence || next->inode != dropping->inode ||
-		    next->since >= dropping->before || !dropping->drop(dropping->context, next))
+		    next->since >= dropping->cutoff || !dropping->drop(dropping->context, next))
 			continue;
 		entry_unlink(list, next);
 		++*dropped;
@@ -180,18 +180,18 @@ static bool entries_drop(struct lease_list *list, struct lease_place *place,
 	return true;
 }
 
-uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
+uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t cutoff,
 			 bool (*drop)(void *context, struct lease_entry *entry), void *context)
 {
-	struct lease_dropping dropping = {inode, before, drop, context};
+	struct lease_dropping dropping = {inode, cutoff, drop, context};
 	struct lease_place place = {0};
 	uint64_t dropped = 0;
-	bool more = true;
+	bool has_more = true;
 
-	while (more) {
+	while (has_more) {
 		scoped_lock(&list->lock);
 		place_begin(list, &place);
-		more = entries_drop(list, &place, &dropping, &dropped);
+		has_more = entries_drop(list, &place, &dropping, &dropped);
 	}
 	lease_list_leave(list, &place);
 	return dropped;

@@ -44,16 +44,16 @@ struct lease_list {
 };
 
 /* 0 or -ENOMEM. */
-int lease_list_new(struct lease_list **made);
+int lease_list_new(struct lease_list **new_list);
 void lease_list_free(struct lease_list *list);
 
 /* The caller has filled in all members down to since, but for sequence. A leased file stays on its
  * volume. */
 void lease_list_add(struct lease_list *list, struct lease_entry *entry);
 void lease_list_remove(struct lease_list *list, struct lease_entry *entry);
-/* Removes an inode's leases that began before a time (clock_ns) and for which drop returns true:
+/* Removes an inode's leases that began before cutoff (clock_ns) and for which drop returns true:
  * how many. drop is called under the list's lock. */
-uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t before,
+uint64_t lease_list_drop(struct lease_list *list, const struct inode *inode, int64_t cutoff,
 			 bool (*drop)(void *context, struct lease_entry *entry), void *context);
 /* Updates the sums after the holder of the lease was sent the file's size again. */
 void lease_list_measure(struct lease_list *list, struct lease_entry *entry);
