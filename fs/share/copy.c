@@ -36,21 +36,22 @@ static int room_check(struct fs *fs, struct inode *from, uid_t uid, const struct
 
 static int copy_bytes(struct fs *fs, struct inode *from, struct inode *to)
 {
-	uint64_t size = file_size(from->file), done = 0;
+	uint64_t size = file_size(from->file), n_copied = 0;
 	struct inode_call call;
 
 	inode_call_init(&call, fs, to, worker_copier(fs));
 	/* Announces the size, so that the copy has few chunks. */
 	int rc = file_truncate(to->file, &call.call, size);
 
-	while (rc == 0 && done < size) {
-		ssize_t n = file_copy(from->file, done, to->file, &call.call, done, size - done);
+	while (rc == 0 && n_copied < size) {
+		ssize_t n = file_copy(from->file, n_copied, to->file, &call.call, n_copied,
+				      size - n_copied);
 
 		if (n < 0)
 			rc = (int)n;
 		if (n <= 0)
 			break; /* 0: the file has become shorter */
-		done += (uint64_t)n;
+		n_copied += (uint64_t)n;
 	}
 	return rc;
 }
@@ -58,22 +59,22 @@ static int copy_bytes(struct fs *fs, struct inode *from, struct inode *to)
 int share_copy(struct fs *fs, struct inode *from, uid_t uid, struct inode **copy)
 {
 	const struct volume *volume = file_volume(from->file);
-	struct tree_new what = {.mode = S_IFREG | 0600, .uid = uid, .gid = from->gid};
-	struct inode *made;
+	struct tree_new params = {.mode = S_IFREG | 0600, .uid = uid, .gid = from->gid};
+	struct inode *new_inode;
 
 	if (!volume->device)
 		return -ENOTSUP;
 	int error = room_check(fs, from, uid, volume);
 
 	if (!error)
-		error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &what, &made);
+		error = tree_tmpfile(fs, inode_find(fs, volume->root_ino), &params, &new_inode);
 	if (error)
 		return error;
-	atomic_store(&made->attrs, copy_attrs);
-	error = copy_bytes(fs, from, made);
+	atomic_store(&new_inode->attrs, copy_attrs);
+	error = copy_bytes(fs, from, new_inode);
 	if (error)
-		inode_put(fs, made, 1);
+		inode_put(fs, new_inode, 1);
 	else
-		*copy = made;
+		*copy = new_inode;
 	return error;
 }

@@ -119,7 +119,7 @@ static void lease_publish(struct share *share, const struct share_connection *co
 
 static int lease_new(struct share *share, struct share_connection *connection,
 		     const struct lease_params *params, enum file_lease_kind kind,
-		     struct share_lease **made)
+		     struct share_lease **new_lease)
 {
 	int error = ledger_take(share->fs, connection->uid, LEDGER_LEASES, 1);
 
@@ -152,7 +152,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	if (lease->file)
 		inode_ref(lease->file);
 	lease_publish(share, connection, lease);
-	*made = lease;
+	*new_lease = lease;
 	return 0;
 
 give:
@@ -379,14 +379,14 @@ static int lease_shared(struct share *share, struct share_connection *connection
 static int lease_private(struct share *share, struct share_connection *connection,
 			 const struct lease_params *params)
 {
-	struct lease_params own = {
+	struct lease_params copy_params = {
 	    .request = params->request, .access = GPUMEM_ACCESS_WRITE, .file = params->inode};
-	int error = share_copy(share->fs, params->inode, connection->uid, &own.inode);
+	int error = share_copy(share->fs, params->inode, connection->uid, &copy_params.inode);
 
 	if (error)
 		return error;
-	error = lease_shared(share, connection, &own);
-	inode_put(share->fs, own.inode, 1);
+	error = lease_shared(share, connection, &copy_params);
+	inode_put(share->fs, copy_params.inode, 1);
 	return error;
 }
 
@@ -395,7 +395,7 @@ static int lease_private(struct share *share, struct share_connection *connectio
 static int lease_grant(struct share *share, struct share_connection *connection,
 		       const struct lease_params *params)
 {
-	for (unsigned tries = 0; tries < LEASE_TRIES; tries++) {
+	for (unsigned attempt = 0; attempt < LEASE_TRIES; attempt++) {
 		int error = lease_shared(share, connection, params);
 
 		if (error != -EPERM)

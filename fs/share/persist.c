@@ -74,12 +74,12 @@ static const struct region_kind region_kind = {
 
 /* The start of a lease that a daemon of either version stored. A lease that began after now began
  * before the clock was set back. */
-static int64_t since_convert(int64_t since, int64_t now)
+static int64_t since_convert(int64_t start, int64_t now)
 {
-	int64_t seconds = clock_epoch_seconds(now) - since;
+	int64_t seconds = clock_epoch_seconds(now) - start;
 
-	if (since < 0 || since > WALL_CLOCK_MAX)
-		return since;
+	if (start < 0 || start > WALL_CLOCK_MAX)
+		return start;
 	return seconds > 0 ? now - seconds * CLOCK_SECOND : now;
 }
 
@@ -195,17 +195,17 @@ static int connection_restore(uint64_t id, int fd, void *pointer)
 	if (number < FDSTORE_SHARE_CONNECTIONS)
 		return 0;
 	uint32_t state = slot < slots->count ? *slot_state(slots, (uint32_t)slot) : SLOT_EMPTY;
-	bool known = state != SLOT_EMPTY;
-	int own = known ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+	bool is_known = state != SLOT_EMPTY;
+	int own_fd = is_known ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
 
-	if (known && own < 0)
+	if (is_known && own_fd < 0)
 		return -errno;
-	if (known &&
-	    share_connection_add(share, own, (uint32_t)slot, slot_content(slots, (uint32_t)slot),
-				 known ? state - SLOT_FULL : 0) == 0)
+	if (is_known &&
+	    share_connection_add(share, own_fd, (uint32_t)slot, slot_content(slots, (uint32_t)slot),
+				 is_known ? state - SLOT_FULL : 0) == 0)
 		return 0;
-	if (own >= 0)
-		close(own);
+	if (own_fd >= 0)
+		close(own_fd);
 	fdstore_drop(share->fs->fdstore, id);
 	return 0;
 }
