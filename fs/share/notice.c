@@ -49,21 +49,21 @@ static void listener_choose(struct share *share, struct share_listener *listener
 
 int share_listen(struct share *share, struct share_connection *connection, uint32_t flags)
 {
-	struct share_listener *made = NULL;
+	struct share_listener *new_listener = NULL;
 
 	/* Only the owner of the connection sets the pointer. */
 	if (!connection->listener) {
-		made = calloc(1, sizeof(*made));
-		if (!made)
+		new_listener = calloc(1, sizeof(*new_listener));
+		if (!new_listener)
 			return -ENOMEM;
 	}
 	scoped_lock(&share->lock);
-	if (made) {
-		made->connection = connection;
-		made->process = process_of(connection);
-		made->sequence = ++share->last_listener;
-		DL_APPEND(share->listeners, made);
-		connection->listener = made;
+	if (new_listener) {
+		new_listener->connection = connection;
+		new_listener->process = process_of(connection);
+		new_listener->sequence = ++share->last_listener;
+		DL_APPEND(share->listeners, new_listener);
+		connection->listener = new_listener;
 	}
 	connection->listener->flags = flags;
 	listener_forgo(share, connection->listener);

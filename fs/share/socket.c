@@ -81,12 +81,12 @@ bool share_is_kept(struct fs *fs)
 	return tree >= 0 && listen >= 0;
 }
 
-static int socket_hold(struct share *share, enum fdstore_share what, int fd)
+static int socket_hold(struct share *share, enum fdstore_share number, int fd)
 {
 	/* A daemon that mounts again binds a new socket. */
 	if (share->fs->options.recovery != RECOVERY_TRANSPARENT)
 		return 0;
-	return fdstore_hold(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, what), fd);
+	return fdstore_hold(share->fs->fdstore, fdstore_id(FDSTORE_SOCKET, number), fd);
 }
 
 /* With a keeper, the socket takes connections even while no daemon serves them. */
@@ -185,42 +185,42 @@ void share_log_refusal(const struct share *share, int error)
 }
 
 /* The directory's path, even if the directory was renamed. */
-static void where_directory(const struct share *share, struct gpumem_socket *where)
+static void where_directory(const struct share *share, struct gpumem_socket *location)
 {
 	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", share->tree_fd);
-	ssize_t length = readlink(path, where->text, sizeof(where->text) - 1);
+	ssize_t length = readlink(path, location->text, sizeof(location->text) - 1);
 
-	where->where = length > 0 ? GPUMEM_SOCKET_IN_DIRECTORY : GPUMEM_SOCKET_NOWHERE;
-	where->text[length > 0 ? length : 0] = '\0';
+	location->where = length > 0 ? GPUMEM_SOCKET_IN_DIRECTORY : GPUMEM_SOCKET_NOWHERE;
+	location->text[length > 0 ? length : 0] = '\0';
 }
 
-void share_where(struct fs *fs, struct gpumem_socket *where)
+void share_where(struct fs *fs, struct gpumem_socket *location)
 {
 	const struct share *share = atomic_load(&fs->share);
 	const char *reason = atomic_load(&fs->not_shared);
 
-	*where = (struct gpumem_socket){.where = share || reason ? GPUMEM_SOCKET_NOWHERE
-								 : GPUMEM_SOCKET_NOT_YET};
+	*location = (struct gpumem_socket){.where = share || reason ? GPUMEM_SOCKET_NOWHERE
+								    : GPUMEM_SOCKET_NOT_YET};
 	if (!share)
-		snprintf(where->text, sizeof(where->text), "%s",
+		snprintf(location->text, sizeof(location->text), "%s",
 			 reason ? reason : "the mount has just been made: try again");
 	else if (share->for_own_user)
-		where_directory(share, where);
+		where_directory(share, location);
 	else
-		where->where = GPUMEM_SOCKET_IN_MOUNT;
+		location->where = GPUMEM_SOCKET_IN_MOUNT;
 }
 
 void share_capability(struct fs *fs, struct capability *capability)
 {
-	struct gpumem_socket where;
+	struct gpumem_socket location;
 
-	share_where(fs, &where);
-	switch (where.where) {
+	share_where(fs, &location);
+	switch (location.where) {
 	case GPUMEM_SOCKET_NOWHERE:
 	case GPUMEM_SOCKET_NOT_YET:
-		capability_set(capability, false, "%s", where.text);
+		capability_set(capability, false, "%s", location.text);
 		break;
 	case GPUMEM_SOCKET_IN_MOUNT:
 		capability_set(
@@ -229,7 +229,7 @@ void share_capability(struct fs *fs, struct capability *capability)
 		break;
 	default:
 		capability_set(capability, true, "only user %u maps files, by a socket in %s",
-			       geteuid(), where.text);
+			       geteuid(), location.text);
 		break;
 	}
 }
