@@ -12,10 +12,10 @@
 static void op_reply_no_entry(struct op *op, fuse_req_t req)
 {
 	/* Node id 0: no such name, which the kernel may cache. */
-	struct fuse_entry_param none = {.entry_timeout = CACHE_SECONDS};
+	struct fuse_entry_param entry = {.entry_timeout = CACHE_SECONDS};
 
 	op_end(op, -ENOENT);
-	fuse_reply_entry(req, &none);
+	fuse_reply_entry(req, &entry);
 }
 
 static void op_reply_of_daemon(struct op *op, fuse_req_t req, fuse_ino_t parent)
@@ -101,16 +101,17 @@ static struct tree_new tree_new_of_caller(fuse_req_t req, mode_t mode)
 	return (struct tree_new){.mode = mode, .uid = caller->uid, .gid = caller->gid};
 }
 
-static int op_create_inode(struct op *op, const char *name, const struct tree_new *what,
+static int op_create_inode(struct op *op, const char *name, const struct tree_new *params,
 			   struct inode **inode)
 {
 	if (op_drc_find_inode(op, inode))
 		return 0;
-	return control_is_name(name) ? -EEXIST : tree_create(op->fs, op->inode, name, what, inode);
+	return control_is_name(name) ? -EEXIST
+				     : tree_create(op->fs, op->inode, name, params, inode);
 }
 
 static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
-		    const struct tree_new *what, enum stat_op kind)
+		    const struct tree_new *params, enum stat_op kind)
 {
 	struct op op;
 	struct inode *inode;
@@ -118,7 +119,7 @@ static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
 	if (!op_begin(&op, req, parent, kind))
 		return;
 	op.name = name;
-	int error = op_create_inode(&op, name, what, &inode);
+	int error = op_create_inode(&op, name, params, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -128,25 +129,25 @@ static void op_make(fuse_req_t req, fuse_ino_t parent, const char *name,
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	struct tree_new what = tree_new_of_caller(req, S_IFDIR | (mode & 07777));
+	struct tree_new params = tree_new_of_caller(req, S_IFDIR | (mode & 07777));
 
-	op_make(req, parent, name, &what, STAT_MKDIR);
+	op_make(req, parent, name, &params, STAT_MKDIR);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	struct tree_new what = tree_new_of_caller(req, mode);
+	struct tree_new params = tree_new_of_caller(req, mode);
 
-	what.rdev = rdev;
-	op_make(req, parent, name, &what, STAT_MKNOD);
+	params.rdev = rdev;
+	op_make(req, parent, name, &params, STAT_MKNOD);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	struct tree_new what = tree_new_of_caller(req, S_IFLNK | 0777);
+	struct tree_new params = tree_new_of_caller(req, S_IFLNK | 0777);
 
-	what.target = target;
-	op_make(req, parent, name, &what, STAT_SYMLINK);
+	params.target = target;
+	op_make(req, parent, name, &params, STAT_SYMLINK);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -164,14 +165,14 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		      struct fuse_file_info *info)
 {
-	struct tree_new what = tree_new_of_caller(req, S_IFREG | (mode & 07777));
+	struct tree_new params = tree_new_of_caller(req, S_IFREG | (mode & 07777));
 	struct op op;
 	struct inode *inode;
 
 	if (!op_begin(&op, req, parent, STAT_CREATE))
 		return;
 	op.name = name;
-	int error = op_create_inode(&op, name, &what, &inode);
+	int error = op_create_inode(&op, name, &params, &inode);
 
 	/* Another process created the name after the kernel's lookup. After ESTALE the kernel looks
 	 * the name up again and opens the existing file with all checks. */
@@ -185,14 +186,14 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
 {
-	struct tree_new what = tree_new_of_caller(req, S_IFREG | (mode & 07777));
+	struct tree_new params = tree_new_of_caller(req, S_IFREG | (mode & 07777));
 	struct op op;
 	struct inode *inode;
 
 	if (!op_begin(&op, req, parent, STAT_TMPFILE))
 		return;
 	int error =
-	    op_drc_find_inode(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &what, &inode);
+	    op_drc_find_inode(&op, &inode) ? 0 : tree_tmpfile(op.fs, op.inode, &params, &inode);
 
 	if (error)
 		op_done(&op, req, error);
@@ -250,19 +251,19 @@ static bool name_make_way(struct op *op, const char *name)
 
 	if (tree_lookup(op->fs, op->inode, name, &inode))
 		return false;
-	bool made = S_ISREG(inode->mode) && share_drop_expired(op->fs, inode);
+	bool dropped = S_ISREG(inode->mode) && share_drop_expired(op->fs, inode);
 
 	inode_put(op->fs, inode, 1);
-	return made;
+	return dropped;
 }
 
 /* Whether to try again after an error that may pass: leases, or an open handle of a file in host/,
  * keep the file's memory. */
-static bool rename_may_pass(struct op *op, const char *name, int error, int *tries)
+static bool rename_may_pass(struct op *op, const char *name, int error, int *attempts)
 {
 	if (error == -EBUSY && name_make_way(op, name))
 		return true;
-	return (error == -EBUSY || error == -ETXTBSY) && op_wait_release(tries);
+	return (error == -EBUSY || error == -ETXTBSY) && op_wait_release(attempts);
 }
 
 static bool rename_is_of_daemon(const struct op *op)
@@ -288,22 +289,22 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 					   .flags = flags,
 					   .uid = caller->uid,
 					   .gid = caller->gid};
-	struct file_move *left = NULL;
-	int error = 0, tries = 0;
+	struct file_move *move = NULL;
+	int error = 0, attempts = 0;
 
-	bool done = op_drc_find(&op);
+	bool is_done = op_drc_find(&op);
 
-	if (done || rename_is_of_daemon(&op)) {
-		op_done(&op, req, done ? 0 : -EPERM);
+	if (is_done || rename_is_of_daemon(&op)) {
+		op_done(&op, req, is_done ? 0 : -EPERM);
 		return;
 	}
 	do {
-		error = tree_rename(op.fs, op.worker->copier, &rename, &left);
-	} while (rename_may_pass(&op, name, error, &tries));
+		error = tree_rename(op.fs, op.worker->copier, &rename, &move);
+	} while (rename_may_pass(&op, name, error, &attempts));
 	/* The owner cannot close the handles of other programs, and mv(1) copies after EXDEV. */
 	op_done(&op, req, error == -ETXTBSY ? -EXDEV : error);
-	file_move_free(left);
-	if (left)
+	file_move_free(move);
+	if (move)
 		observe_volumes(op.fs);
 }
 
