@@ -29,10 +29,10 @@ static ssize_t io_once(struct inode *inode, const struct inode_io *io, struct in
  * removed files, after their last close or forget. A lease refuses only changes of the layout, and
  * the daemon may drop the lease. */
 static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_io *io, ssize_t rc,
-			int *tries)
+			int *attempts)
 {
 	if (rc == -ENOSPC)
-		return atomic_load(&op->fs->n_unlinked_open) > 0 && op_wait_release(tries);
+		return atomic_load(&op->fs->n_unlinked_open) > 0 && op_wait_release(attempts);
 	return rc == -EBUSY && (io->kind == INODE_ALLOCATE || io->kind == INODE_TRUNCATE) &&
 	       share_drop_expired(op->fs, inode);
 }
@@ -64,7 +64,7 @@ static void io_count(struct op *op, struct inode *inode, const struct inode_io *
 
 ssize_t inode_io(struct op *op, struct inode *inode, const struct inode_io *io)
 {
-	int error = inode_watch_require(op->fs, inode), tries = 0;
+	int error = inode_watch_require(op->fs, inode), attempts = 0;
 	struct inode_call call;
 	ssize_t n;
 
@@ -77,7 +77,7 @@ ssize_t inode_io(struct op *op, struct inode *inode, const struct inode_io *io)
 		calibrate_start(op->fs, atomic_load(&inode->volume)->device);
 	do {
 		n = io_once(inode, io, &call);
-	} while (n < 0 && io_may_pass(op, inode, io, n, &tries));
+	} while (n < 0 && io_may_pass(op, inode, io, n, &attempts));
 	/* Also after an error: some bytes may have been written before the error. */
 	io_mark_dirty(inode, io, old_size);
 	if (n < 0)

@@ -195,9 +195,9 @@ ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 /* The bytes that a copy may move: programs ask for more than the source has. */
 static uint64_t copy_bytes_possible(struct inode *from, uint64_t offset, uint64_t bytes)
 {
-	uint64_t size = file_size(from->file), left = offset < size ? size - offset : 0;
+	uint64_t size = file_size(from->file), remaining = offset < size ? size - offset : 0;
 
-	return bytes < left ? bytes : left;
+	return bytes < remaining ? bytes : remaining;
 }
 
 static void op_copy(fuse_req_t req, fuse_ino_t from_ino, off_t from_offset,

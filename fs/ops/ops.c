@@ -50,14 +50,14 @@ bool op_begin(struct op *op, fuse_req_t req, fuse_ino_t ino, enum stat_op kind)
 	}
 	log_caller_set(fuse_req_ctx(req)->uid);
 	op_count_begin(op);
-	struct journal_request done;
+	struct journal_request record;
 
 	/* recovery=transparent refuses io_uring, whose threads read requests inside libfuse. */
 	assert(!op->fs->journal || op->worker->request_number);
 	if (op->fs->journal &&
-	    journal_drc_find(op->fs->journal, op->worker->request_number, &done)) {
-		op->completed = done.completed;
-		op->completed_ino = done.ino;
+	    journal_drc_find(op->fs->journal, op->worker->request_number, &record)) {
+		op->completed = record.completed;
+		op->completed_ino = record.ino;
 	}
 	op->inode = inode_find(op->fs, ino);
 	if (!op->inode) {
@@ -157,11 +157,11 @@ void op_unsupported(fuse_req_t req, enum stat_op kind)
 	fuse_reply_err(req, ENOSYS);
 }
 
-bool op_wait_release(int *tries)
+bool op_wait_release(int *attempts)
 {
-	if (*tries >= RELEASE_WAIT_TRIES)
+	if (*attempts >= RELEASE_WAIT_TRIES)
 		return false;
-	++*tries;
+	++*attempts;
 	nanosleep(&(struct timespec){.tv_nsec = RELEASE_WAIT_NS}, NULL);
 	return true;
 }

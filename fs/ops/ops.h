@@ -131,10 +131,10 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 /* Counts a handle that is closed. */
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags);
 
-/* Waits a moment and returns true, some 20 times; tries starts at 0. close(2) returns before the
+/* Waits a moment and returns true, some 20 times; attempts starts at 0. close(2) returns before the
  * daemon learns of the close, so an operation that failed because a file is open may be tried
  * again. */
-bool op_wait_release(int *tries);
+bool op_wait_release(int *attempts);
 
 /* Copies from op->inode into op->to with all side effects of a write: the number of bytes, or
  * -errno. */

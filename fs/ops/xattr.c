@@ -22,11 +22,11 @@
  * effect here, so setting them must fail. */
 static int xattr_name_check(const char *name)
 {
-	static const char *const kept[] = {"user.", XATTR_TRUSTED};
+	static const char *const prefixes[] = {"user.", XATTR_TRUSTED};
 
-	for (unsigned i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-		if (strncmp(name, kept[i], strlen(kept[i])) == 0)
-			return name[strlen(kept[i])] ? 0 : -EINVAL;
+	for (unsigned i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return name[strlen(prefixes[i])] ? 0 : -EINVAL;
 	return -EOPNOTSUPP;
 }
 
@@ -66,11 +66,11 @@ static int xattr_stored_remove(struct fs *fs, struct inode *inode, const char *n
 static int attribute_set(struct op *op, fuse_req_t req, enum attr_id id, const char *value,
 			 size_t size, int flags)
 {
-	bool there = inode_attr_listed(op->inode, id);
+	bool exists = inode_attr_listed(op->inode, id);
 
-	if (flags & XATTR_CREATE && there)
+	if (flags & XATTR_CREATE && exists)
 		return -EEXIST;
-	if (flags & XATTR_REPLACE && !there)
+	if (flags & XATTR_REPLACE && !exists)
 		return -ENODATA;
 	int error;
 
@@ -220,10 +220,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 	char *names = op.worker->reply;
 	size_t capacity = op.worker->reply_bytes;
 
-	enum xattr_names which = xattr_names_visible(&op);
+	enum xattr_names visible = xattr_names_visible(&op);
 
 	pthread_mutex_lock(&op.inode->lock);
-	size_t size = xattr_list(op.inode->xattrs, which, names, capacity);
+	size_t size = xattr_list(op.inode->xattrs, visible, names, capacity);
 	pthread_mutex_unlock(&op.inode->lock);
 	if (size <= capacity)
 		size += attributes_list(op.inode, names + size, capacity - size);
