@@ -35,7 +35,7 @@ struct spool_run {
 /* XXH3 of the block's bytes up to the end of the file, holes counting as zeroes. */
 struct spool_block {
 	uint64_t index, hash;
-	bool fresh; /* in the staged file of this version, not yet in the data */
+	bool is_fresh; /* in the staged file of this version, not yet in the data */
 };
 
 struct spool_name {

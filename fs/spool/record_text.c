@@ -144,7 +144,7 @@ static int fresh_write(const struct spool_record *record, json_t *fresh)
 	int rc = 0;
 
 	for (size_t i = 0; i < record->n_blocks; i++)
-		if (record->blocks[i].fresh)
+		if (record->blocks[i].is_fresh)
 			rc |= json_array_append_new(
 			    fresh, json_integer((json_int_t)record->blocks[i].index));
 	return rc;
@@ -383,9 +383,9 @@ static int blocks_read(const json_t *blocks, const json_t *fresh, struct spool_r
 		struct spool_block *block =
 		    spool_record_block(record, (uint64_t)json_integer_value(index));
 
-		if (!json_is_integer(index) || !block || block->fresh)
+		if (!json_is_integer(index) || !block || block->is_fresh)
 			return -EUCLEAN;
-		block->fresh = true;
+		block->is_fresh = true;
 	}
 	return rc;
 }

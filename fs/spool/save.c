@@ -186,7 +186,7 @@ static int file_commit_data(struct spool *spool, struct spool_file *file)
 		return rc;
 	file->staged = false;
 	for (size_t i = 0; i < file->saved.n_blocks; i++)
-		file->saved.blocks[i].fresh = false;
+		file->saved.blocks[i].is_fresh = false;
 	return 0;
 }
 

@@ -201,7 +201,7 @@ static void found_finish_staged(struct spool_restoring *restoring, struct spool_
 	}
 	found->data = true;
 	for (size_t i = 0; i < found->record.n_blocks; i++)
-		found->record.blocks[i].fresh = false;
+		found->record.blocks[i].is_fresh = false;
 }
 
 static void found_check_data(struct spool_restoring *restoring, struct spool_found *found)
@@ -221,7 +221,7 @@ static void found_check_data(struct spool_restoring *restoring, struct spool_fou
 	else if (fstat(fd, &st) || (uint64_t)st.st_size != found->record.size)
 		found->damage = "the length differs from the saved length";
 	for (size_t i = 0; i < found->record.n_blocks; i++)
-		found->record.blocks[i].fresh = false;
+		found->record.blocks[i].is_fresh = false;
 }
 
 static int spool_scan(struct spool_restoring *restoring)

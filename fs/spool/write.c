@@ -137,7 +137,7 @@ static int block_write(void *context, uint64_t number)
 	block->hash = XXH3_64bits(buffer, bytes);
 	if (!staging->all && same_bytes && block->hash == old->hash)
 		return 0;
-	block->fresh = true;
+	block->is_fresh = true;
 	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1);
 
 	memset(buffer + bytes, 0, whole - bytes);
@@ -322,7 +322,7 @@ static int data_commit_blocks(const struct spool *spool, const struct spool_reco
 		spool_step(spool);
 		rc = data_punch(to, end, offset);
 		end = offset + SPOOL_BLOCK;
-		if (rc == 0 && record->blocks[i].fresh)
+		if (rc == 0 && record->blocks[i].is_fresh)
 			rc = block_copy(from, to, offset,
 					spool_block_bytes(record, record->blocks[i].index));
 	}
@@ -338,7 +338,7 @@ static int data_commit_blocks(const struct spool *spool, const struct spool_reco
 static bool record_has_everything(const struct spool_record *record)
 {
 	for (size_t i = 0; i < record->n_blocks; i++)
-		if (!record->blocks[i].fresh)
+		if (!record->blocks[i].is_fresh)
 			return false;
 	return true;
 }

@@ -109,7 +109,7 @@ START_TEST(good_is_read_and_written_again)
 	ck_assert_int_eq(again.mtime, INT64_MIN);
 	ck_assert_int_eq(again.ctime, INT64_MAX);
 	for (size_t i = 0; i < record.n_blocks; i++)
-		ck_assert(record.blocks[i].fresh == again.blocks[i].fresh);
+		ck_assert(record.blocks[i].is_fresh == again.blocks[i].is_fresh);
 	spool_record_free(&record);
 	spool_record_free(&again);
 }
