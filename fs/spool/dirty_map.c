@@ -24,15 +24,15 @@ static struct spool_dirty_map dirty_map_new(uint64_t size)
 	return marks;
 }
 
-int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before)
+int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *old_map)
 {
-	struct spool_dirty_map fresh = dirty_map_new(size);
+	struct spool_dirty_map new_map = dirty_map_new(size);
 
-	if (!fresh.words)
+	if (!new_map.words)
 		return -ENOMEM;
 	brlock_write_lock(&file->marks_lock);
-	*before = file->marks;
-	file->marks = fresh;
+	*old_map = file->marks;
+	file->marks = new_map;
 	brlock_write_unlock(&file->marks_lock);
 	return 0;
 }

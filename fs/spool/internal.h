@@ -46,7 +46,7 @@ struct spool_file {
 	/* Members from here on: lock. The record on the disk: names, runs, blocks, size, version.
 	 */
 	struct spool_record saved;
-	uint64_t same_but_times, same; /* spool_record_hash of the saved record */
+	uint64_t hash_but_times, hash; /* spool_record_hash of the saved record */
 	bool queued;		       /* spool->lock */
 	unsigned held; /* spool->lock: how many queue entries have this inode as `replaced` */
 };
@@ -131,12 +131,12 @@ void spool_announce_ending(struct spool *spool);
 /* --- recall.c */
 
 /* Logs that the saved copy of the file is damaged, and makes every access to the file fail. */
-void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *why);
+void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *reason);
 
 /* --- write.c: bytes to the disk */
 
 struct spool_staged {
-	bool there;	/* there is a staged file: the data must change */
+	bool exists;	/* there is a staged file: the data must change */
 	uint64_t bytes; /* written to the staged file */
 };
 /* Fills in the record's size, runs and blocks, and writes changed blocks to a staged file. The
@@ -177,9 +177,9 @@ int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 int spool_drop(struct fs *fs, struct inode *inode);
 /* Takes over the record as the inode's saved state. */
 void spool_file_set(struct spool_file *file, struct spool_record *record);
-/* Installs an empty dirty map for a file of `size` bytes. `before`: the map until now, to be freed
+/* Installs an empty dirty map for a file of `size` bytes. `old_map`: the map until now, to be freed
  * by the caller. */
-int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *before);
+int spool_dirty_map_renew(struct spool_file *file, uint64_t size, struct spool_dirty_map *old_map);
 bool spool_marked(const struct spool_dirty_map *marks, uint64_t index);
 /* Notes the record and the residency for the next daemon if there is a journal. The caller holds
  * no lock. */
@@ -191,8 +191,8 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_resid
  * recognised by its inode number. So names are removed before the data file is replaced or removed.
  */
 
-/* Removes the names of `before` that `record` no longer has. */
-void spool_links_leave(struct spool *spool, const struct spool_record *before,
+/* Removes the names of `old_record` that `record` no longer has. */
+void spool_links_leave(struct spool *spool, const struct spool_record *old_record,
 		       const struct spool_record *record);
 void spool_links_put(struct spool *spool, const struct spool_record *record);
 void spool_links_remove(struct spool *spool, const struct spool_record *record);

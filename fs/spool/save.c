@@ -33,18 +33,18 @@ struct spool_file *spool_file_of(struct inode *inode)
 
 	if (file)
 		return file;
-	struct spool_file *made = calloc(1, sizeof(*made)), *none = NULL;
+	struct spool_file *new_file = calloc(1, sizeof(*new_file)), *existing = NULL;
 
-	if (!made)
+	if (!new_file)
 		return NULL;
-	pthread_mutex_init(&made->lock, NULL);
-	brlock_init(&made->marks_lock);
-	if (atomic_compare_exchange_strong(&inode->spool, &none, made))
-		return made;
-	brlock_destroy(&made->marks_lock);
-	pthread_mutex_destroy(&made->lock);
-	free(made);
-	return none;
+	pthread_mutex_init(&new_file->lock, NULL);
+	brlock_init(&new_file->marks_lock);
+	if (atomic_compare_exchange_strong(&inode->spool, &existing, new_file))
+		return new_file;
+	brlock_destroy(&new_file->marks_lock);
+	pthread_mutex_destroy(&new_file->lock);
+	free(new_file);
+	return existing;
 }
 
 void spool_free(struct inode *inode)
@@ -62,8 +62,8 @@ void spool_free(struct inode *inode)
 
 void spool_file_set(struct spool_file *file, struct spool_record *record)
 {
-	file->same_but_times = spool_record_hash(record, SPOOL_BUT_TIMES);
-	file->same = spool_record_hash(record, SPOOL_TIMES);
+	file->hash_but_times = spool_record_hash(record, SPOOL_BUT_TIMES);
+	file->hash = spool_record_hash(record, SPOOL_TIMES);
 	spool_record_free(&file->saved);
 	file->saved = *record;
 	*record = (struct spool_record){0};
@@ -85,9 +85,9 @@ static int copy_xattrs(struct inode *inode, struct spool_record *record)
 }
 
 /* Sorted, so that another order of the inode's links is not a change. */
-static int name_by_place(const void *left, const void *right)
+static int name_by_place(const void *first, const void *second)
 {
-	const struct spool_name *a = left, *b = right;
+	const struct spool_name *a = first, *b = second;
 
 	if (a->dir != b->dir)
 		return a->dir < b->dir ? -1 : 1;
@@ -99,8 +99,8 @@ static int copy_names(struct fs *fs, struct inode *inode, struct spool_record *r
 	int rc = 0;
 
 	for (struct dentry *entry = inode->links; rc == 0 && entry; entry = entry->next_link) {
-		struct spool_file *above = atomic_load(&entry->parent->spool);
-		uint64_t dir = above ? atomic_load(&above->id) : 0;
+		struct spool_file *parent = atomic_load(&entry->parent->spool);
+		uint64_t dir = parent ? atomic_load(&parent->id) : 0;
 
 		/* The directory was created after the save of the directories began. */
 		if (entry->parent != fs->root && !dir)
@@ -211,9 +211,9 @@ static int file_finish(struct spool *spool, struct spool_file *file)
 static void file_commit(struct spool *spool, struct spool_file *file, struct spool_record *record,
 			bool staged)
 {
-	struct spool_record before = file->saved;
+	struct spool_record old_record = file->saved;
 
-	spool_links_leave(spool, &before, record);
+	spool_links_leave(spool, &old_record, record);
 	file->saved = (struct spool_record){0};
 	spool_file_set(file, record);
 	file->staged = staged;
@@ -228,7 +228,7 @@ static void file_commit(struct spool *spool, struct spool_file *file, struct spo
 	spool_step(spool);
 	spool_links_put(spool, &file->saved);
 	spool_step(spool);
-	spool_record_free(&before);
+	spool_record_free(&old_record);
 }
 
 static bool record_is_saved(const struct inode *inode, const struct spool_file *file,
@@ -238,8 +238,8 @@ static bool record_is_saved(const struct inode *inode, const struct spool_file *
 
 	if (!file->saved.version)
 		return false;
-	return times ? spool_record_hash(record, SPOOL_TIMES) == file->same
-		     : spool_record_hash(record, SPOOL_BUT_TIMES) == file->same_but_times;
+	return times ? spool_record_hash(record, SPOOL_TIMES) == file->hash
+		     : spool_record_hash(record, SPOOL_BUT_TIMES) == file->hash_but_times;
 }
 
 static int record_save(struct fs *fs, struct inode *inode, struct spool_file *file,
@@ -264,7 +264,7 @@ static int record_save(struct fs *fs, struct inode *inode, struct spool_file *fi
 		rc = spool_write_blocks(fs, inode, file, &record, &staged);
 	else if (S_ISREG(inode->mode))
 		rc = copy_content(file, &record);
-	if (rc == 0 && !staged.there && record_is_saved(inode, file, &record, extent)) {
+	if (rc == 0 && !staged.exists && record_is_saved(inode, file, &record, extent)) {
 		spool_record_free(&record);
 		return 0;
 	}
@@ -272,7 +272,7 @@ static int record_save(struct fs *fs, struct inode *inode, struct spool_file *fi
 	if (rc == 0)
 		rc = spool_record_put(spool, &record, &placed);
 	if (rc && !placed) {
-		if (staged.there)
+		if (staged.exists)
 			spool_unstage(spool, &record);
 		spool_record_free(&record);
 		atomic_store(&file->unknown, true);
@@ -282,7 +282,7 @@ static int record_save(struct fs *fs, struct inode *inode, struct spool_file *fi
 	saved->bytes += staged.bytes;
 	atomic_fetch_add(&spool->saved_bytes, staged.bytes);
 	file->unsure = rc;
-	file_commit(spool, file, &record, staged.there);
+	file_commit(spool, file, &record, staged.exists);
 	return rc;
 }
 
@@ -370,13 +370,13 @@ static unsigned inode_count_names(struct inode *inode)
 int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 		   struct spool_saved *saved)
 {
-	struct spool_saved above = {0};
+	struct spool_saved ancestors = {0};
 	int rc = -EAGAIN;
 
-	for (int tries = 0; rc == -EAGAIN && tries < TRIES; tries++) {
+	for (int attempt = 0; rc == -EAGAIN && attempt < TRIES; attempt++) {
 		rc = 0;
 		for (unsigned i = inode_count_names(inode); rc == 0 && i; i--)
-			rc = chain_save(fs, inode, i - 1, &above);
+			rc = chain_save(fs, inode, i - 1, &ancestors);
 		if (rc == 0)
 			rc = inode_save(fs, inode, extent, saved);
 	}

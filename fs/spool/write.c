@@ -28,7 +28,7 @@ struct staging {
 	struct inode *inode;
 	struct spool_file *file;
 	struct spool_record *record;
-	struct spool_dirty_map before;
+	struct spool_dirty_map old_map;
 	bool compare;		  /* unchanged blocks are not written */
 	bool all;		  /* write every block, dirty or not */
 	uint64_t marked;	  /* number of dirty blocks, unless `compare` is set */
@@ -67,20 +67,20 @@ static int record_find_runs(struct inode *inode, struct spool_record *record)
 static int block_read(struct staging *staging, uint64_t index, char *to, size_t bytes)
 {
 	struct inode_call call;
-	size_t done = 0;
+	size_t n_read = 0;
 
 	inode_call_init(&call, staging->fs, staging->inode, worker_copier(staging->fs));
-	while (done < bytes) {
-		ssize_t n = file_read(staging->inode->file, &call.call, to + done, bytes - done,
-				      index * SPOOL_BLOCK + done);
+	while (n_read < bytes) {
+		ssize_t n = file_read(staging->inode->file, &call.call, to + n_read, bytes - n_read,
+				      index * SPOOL_BLOCK + n_read);
 
 		if (n < 0)
 			return (int)n;
 		if (n == 0)
 			break;
-		done += (size_t)n;
+		n_read += (size_t)n;
 	}
-	memset(to + done, 0, bytes - done);
+	memset(to + n_read, 0, bytes - n_read);
 	return 0;
 }
 
@@ -95,12 +95,12 @@ static void direct_clear(struct spool *spool, int fd)
 static int staged_write(struct spool *spool, int fd, const char *from, size_t bytes,
 			uint64_t offset)
 {
-	uint64_t done = 0;
-	int rc = io_write_at(fd, from, bytes, offset, &done);
+	uint64_t n_written = 0;
+	int rc = io_write_at(fd, from, bytes, offset, &n_written);
 
 	if (rc == -EINVAL) {
 		direct_clear(spool, fd);
-		rc = io_write_at(fd, from + done, bytes - done, offset + done, NULL);
+		rc = io_write_at(fd, from + n_written, bytes - n_written, offset + n_written, NULL);
 	}
 	return rc;
 }
@@ -109,7 +109,7 @@ static bool block_is_compared(const struct staging *staging, const struct spool_
 			      const struct spool_block *old)
 {
 	return staging->all || staging->compare || !old ||
-	       spool_marked(&staging->before, block->index) ||
+	       spool_marked(&staging->old_map, block->index) ||
 	       spool_block_bytes(staging->record, block->index) !=
 		   spool_block_bytes(&staging->file->saved, block->index);
 }
@@ -249,7 +249,7 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	 * host/ file through a mapping without the daemon's knowledge. */
 	staging.compare = atomic_exchange(&file->unknown, false) || volume->system ||
 			  file_leases(inode->file) > 0 || file_is_loose(inode->file);
-	int rc = spool_dirty_map_renew(file, record->size, &staging.before);
+	int rc = spool_dirty_map_renew(file, record->size, &staging.old_map);
 
 	if (rc == 0)
 		rc = record_find_runs(inode, record);
@@ -262,12 +262,12 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 		if (rc >= 0)
 			rc = staging_write(&staging);
 	}
-	free(staging.before.words);
-	staged->there = rc == 0 && staging_is_changed(&staging);
+	free(staging.old_map.words);
+	staged->exists = rc == 0 && staging_is_changed(&staging);
 	staged->bytes = staging.written;
 	if (staging.fd >= 0)
 		close(staging.fd);
-	if (staging.fd >= 0 && !staged->there)
+	if (staging.fd >= 0 && !staged->exists)
 		spool_unstage(fs->spool, record);
 	if (rc)
 		atomic_store(&file->unknown, true);
