@@ -22,7 +22,7 @@
 #define DEPTH_MAX 256
 
 struct spool_dir {
-	uint64_t id, above; /* 0: the top */
+	uint64_t id, parent; /* 0: the top */
 	char *name;
 	UT_hash_handle hh;
 };
@@ -47,17 +47,17 @@ static int link_dir_open(struct spool *spool, uint64_t id)
 		if (!dir || depth == DEPTH_MAX)
 			return -ENOENT;
 		names[depth] = dir->name;
-		id = dir->above;
+		id = dir->parent;
 	}
 	int fd = fcntl(spool->dir, F_DUPFD_CLOEXEC, 0);
 
 	while (fd >= 0 && depth) {
 		const char *name = names[--depth];
-		int above = fd;
+		int parent_fd = fd;
 
-		mkdirat(above, name, 0700);
-		fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		close(above);
+		mkdirat(parent_fd, name, 0700);
+		fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		close(parent_fd);
 	}
 	return fd < 0 ? -errno : fd;
 }
@@ -93,7 +93,7 @@ static struct spool_dir *link_dir_add(struct spool *spool, uint64_t id)
 static struct spool_dir *link_dir_at(struct spool *spool, const struct spool_name *place)
 {
 	for (struct spool_dir *dir = spool->dirs; dir; dir = dir->hh.next)
-		if (dir->name && dir->above == place->dir && strcmp(dir->name, place->name) == 0)
+		if (dir->name && dir->parent == place->dir && strcmp(dir->name, place->name) == 0)
 			return dir;
 	return NULL;
 }
@@ -103,18 +103,18 @@ static struct spool_dir *link_dir_at(struct spool *spool, const struct spool_nam
 static void link_dir_move(struct spool *spool, struct spool_dir *dir,
 			  const struct spool_name *place)
 {
-	struct spool_dir *other = link_dir_at(spool, place);
-	AUTO_CLOSE int from = link_dir_open(spool, dir->above);
+	struct spool_dir *occupant = link_dir_at(spool, place);
+	AUTO_CLOSE int from = link_dir_open(spool, dir->parent);
 	AUTO_CLOSE int to = link_dir_open(spool, place->dir);
 
 	if (from < 0 || to < 0)
 		return;
-	if (renameat2(from, dir->name, to, place->name, other ? RENAME_EXCHANGE : 0)) {
+	if (renameat2(from, dir->name, to, place->name, occupant ? RENAME_EXCHANGE : 0)) {
 		log_debug("spool: %s: %s", place->name, strerror(errno));
-	} else if (other) {
-		free(other->name);
-		other->name = dir->name;
-		other->above = dir->above;
+	} else if (occupant) {
+		free(occupant->name);
+		occupant->name = dir->name;
+		occupant->parent = dir->parent;
 		dir->name = NULL;
 	}
 }
@@ -124,7 +124,7 @@ static void link_dir_put(struct spool *spool, const struct spool_record *record)
 	struct spool_dir *dir = link_dir_add(spool, record->id);
 	const struct spool_name *now = &record->names[0];
 
-	if (!dir || (dir->name && dir->above == now->dir && strcmp(dir->name, now->name) == 0))
+	if (!dir || (dir->name && dir->parent == now->dir && strcmp(dir->name, now->name) == 0))
 		return;
 	char *name = strdup(now->name);
 
@@ -134,23 +134,23 @@ static void link_dir_put(struct spool *spool, const struct spool_record *record)
 		link_dir_move(spool, dir, now);
 	free(dir->name);
 	dir->name = name;
-	dir->above = now->dir;
-	int made = link_dir_open(spool, record->id);
+	dir->parent = now->dir;
+	int fd = link_dir_open(spool, record->id);
 
-	if (made >= 0)
-		close(made);
+	if (fd >= 0)
+		close(fd);
 }
 
 static bool leads_to_data(struct spool *spool, const struct spool_record *record, int dir,
 			  const char *name)
 {
 	char data[SPOOL_FILE_NAME];
-	struct stat there, wanted;
+	struct stat link_stat, data_stat;
 
 	spool_file_name(data, record->id, 0);
-	return fstatat(spool->data, data, &wanted, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       fstatat(dir, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       there.st_ino == wanted.st_ino;
+	return fstatat(spool->data, data, &data_stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(dir, name, &link_stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       link_stat.st_ino == data_stat.st_ino;
 }
 
 static bool leads_to_target(const struct spool_record *record, int dir, const char *name)
@@ -208,13 +208,13 @@ static bool record_has_name(const struct spool_record *record, const struct spoo
 	return false;
 }
 
-void spool_links_leave(struct spool *spool, const struct spool_record *before,
+void spool_links_leave(struct spool *spool, const struct spool_record *old_record,
 		       const struct spool_record *record)
 {
 	scoped_lock(&spool->mirror);
-	for (size_t i = 0; i < before->n_names && !S_ISDIR(before->mode); i++)
-		if (!record_has_name(record, &before->names[i]))
-			name_remove(spool, before, &before->names[i]);
+	for (size_t i = 0; i < old_record->n_names && !S_ISDIR(old_record->mode); i++)
+		if (!record_has_name(record, &old_record->names[i]))
+			name_remove(spool, old_record, &old_record->names[i]);
 }
 
 void spool_links_put(struct spool *spool, const struct spool_record *record)
@@ -253,11 +253,11 @@ void spool_links_free(struct spool *spool)
 
 static int path_add(struct spool_paths *paths, const struct stat *st, const char *path)
 {
-	struct spool_path *more = vector_grow(paths->at, paths->count, sizeof(*more));
+	struct spool_path *entries = vector_grow(paths->at, paths->count, sizeof(*entries));
 
-	if (!more)
+	if (!entries)
 		return -ENOMEM;
-	paths->at = more;
+	paths->at = entries;
 	char *copy = strdup(path);
 
 	if (!copy)
@@ -266,30 +266,30 @@ static int path_add(struct spool_paths *paths, const struct stat *st, const char
 	return 0;
 }
 
-static int paths_walk(int above, const char *name, const char *path, unsigned depth,
+static int paths_walk(int parent, const char *name, const char *path, unsigned depth,
 		      struct spool_paths *paths);
 
 static int paths_walk_entry(int dir, const char *path, const char *name, unsigned depth,
 			    struct spool_paths *paths)
 {
-	AUTO_FREE char *below = NULL;
+	AUTO_FREE char *entry_path = NULL;
 	struct stat st;
 
 	if (name[0] == '.' && (!path[0] || !name[1] || (name[1] == '.' && !name[2])))
 		return 0;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return 0;
-	if (asprintf(&below, "%s%s%s", path, path[0] ? "/" : "", name) < 0)
+	if (asprintf(&entry_path, "%s%s%s", path, path[0] ? "/" : "", name) < 0)
 		return -ENOMEM;
 	if (S_ISDIR(st.st_mode) && depth)
-		return paths_walk(dir, name, below, depth - 1, paths);
-	return S_ISREG(st.st_mode) ? path_add(paths, &st, below) : 0;
+		return paths_walk(dir, name, entry_path, depth - 1, paths);
+	return S_ISREG(st.st_mode) ? path_add(paths, &st, entry_path) : 0;
 }
 
-static int paths_walk(int above, const char *name, const char *path, unsigned depth,
+static int paths_walk(int parent, const char *name, const char *path, unsigned depth,
 		      struct spool_paths *paths)
 {
-	int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 
