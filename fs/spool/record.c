@@ -92,7 +92,7 @@ struct spool_block *spool_record_block(const struct spool_record *record, uint64
 
 size_t spool_block_bytes(const struct spool_record *record, uint64_t index)
 {
-	uint64_t left = record->size - index * SPOOL_BLOCK;
+	uint64_t remaining = record->size - index * SPOOL_BLOCK;
 
-	return left < SPOOL_BLOCK ? left : SPOOL_BLOCK;
+	return remaining < SPOOL_BLOCK ? remaining : SPOOL_BLOCK;
 }

@@ -86,9 +86,9 @@ ssize_t spool_record_write(const struct spool_record *record, char **text);
 enum spool_sameness { SPOOL_BUT_TIMES, SPOOL_TIMES };
 uint64_t spool_record_hash(const struct spool_record *record, enum spool_sameness sameness);
 
-/* Reads a text. 0; -EUCLEAN: the text is damaged or impossible, and `why` is a word about the
- * reason; -EPROTO: another version of the format; -ENOMEM. After an error nothing is allocated. */
+/* Reads a text. 0; -EUCLEAN: the text is damaged or impossible, and `reason` names the damaged
+ * part; -EPROTO: another version of the format; -ENOMEM. After an error nothing is allocated. */
 int spool_record_read(const char *text, size_t length, struct spool_record *record,
-		      const char **why);
+		      const char **reason);
 
 #endif

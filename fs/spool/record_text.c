@@ -57,7 +57,7 @@ static const struct number {
 static const struct {
 	const char *key;
 	json_type type;
-} others[] = {
+} other_members[] = {
     {"names", JSON_ARRAY},  {"target", JSON_STRING},	 {"device", JSON_STRING},
     {"xattrs", JSON_ARRAY}, {"runs", JSON_ARRAY},	 {"blocks", JSON_ARRAY},
     {"fresh", JSON_ARRAY},  {"attributes", JSON_OBJECT},
@@ -139,14 +139,14 @@ static int content_write(const struct spool_record *record, json_t *runs, json_t
 	return rc;
 }
 
-static int fresh_write(const struct spool_record *record, json_t *fresh)
+static int fresh_write(const struct spool_record *record, json_t *fresh_blocks)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < record->n_blocks; i++)
 		if (record->blocks[i].is_fresh)
 			rc |= json_array_append_new(
-			    fresh, json_integer((json_int_t)record->blocks[i].index));
+			    fresh_blocks, json_integer((json_int_t)record->blocks[i].index));
 	return rc;
 }
 
@@ -154,13 +154,13 @@ static int fresh_write(const struct spool_record *record, json_t *fresh)
 static char *object_write(const struct spool_record *record, enum part last, size_t flags)
 {
 	json_t *names = json_array(), *values = json_object(), *xattrs = json_array();
-	json_t *runs = json_array(), *blocks = json_array(), *fresh = json_array();
+	json_t *runs = json_array(), *blocks = json_array(), *fresh_blocks = json_array();
 	int rc = names_write(record, names) | attributes_write(record, values, xattrs) |
 		 content_write(record, runs, blocks) |
-		 (last == PART_RECORD ? fresh_write(record, fresh) : 0);
+		 (last == PART_RECORD ? fresh_write(record, fresh_blocks) : 0);
 	json_t *object =
 	    json_pack("{so so so so so so so so}", "names", names, "attributes", values, "xattrs",
-		      xattrs, "runs", runs, "blocks", blocks, "fresh", fresh, "target",
+		      xattrs, "runs", runs, "blocks", blocks, "fresh", fresh_blocks, "target",
 		      text_json(record->target), "device", text_json(record->device));
 
 	for (size_t i = 0; i < COUNT(numbers); i++)
@@ -368,7 +368,8 @@ static int runs_read(const json_t *runs, struct spool_record *record, uint64_t *
 }
 
 /* A hash for each block that the runs touch, and the numbers of the fresh blocks. */
-static int blocks_read(const json_t *blocks, const json_t *fresh, struct spool_record *record)
+static int blocks_read(const json_t *blocks, const json_t *fresh_blocks,
+		       struct spool_record *record)
 {
 	int rc = spool_record_find_blocks(record);
 
@@ -378,8 +379,8 @@ static int blocks_read(const json_t *blocks, const json_t *fresh, struct spool_r
 		record->blocks[i].hash = (uint64_t)json_integer_value(hash);
 		rc = json_is_integer(hash) ? 0 : -EUCLEAN;
 	}
-	for (size_t i = 0; rc == 0 && i < json_array_size(fresh); i++) {
-		const json_t *index = json_array_get(fresh, i);
+	for (size_t i = 0; rc == 0 && i < json_array_size(fresh_blocks); i++) {
+		const json_t *index = json_array_get(fresh_blocks, i);
 		struct spool_block *block =
 		    spool_record_block(record, (uint64_t)json_integer_value(index));
 
@@ -414,61 +415,61 @@ static const char *misfit(const struct spool_record *record)
 	return S_ISREG(mode) || !record->size ? NULL : "a size that only a file has";
 }
 
-static int object_read(const json_t *object, struct spool_record *record, const char **why)
+static int object_read(const json_t *object, struct spool_record *record, const char **reason)
 {
 	const char *target = json_string_value(json_object_get(object, "target"));
 	const char *device = json_string_value(json_object_get(object, "device"));
 	const json_t *blocks = json_object_get(object, "blocks");
 	uint64_t n_blocks = 0;
 
-	*why = "a member is missing, unknown or of another type";
-	for (size_t i = 0; i < COUNT(others); i++) {
-		const json_t *member = json_object_get(object, others[i].key);
+	*reason = "a member is missing, unknown or of another type";
+	for (size_t i = 0; i < COUNT(other_members); i++) {
+		const json_t *member = json_object_get(object, other_members[i].key);
 
-		if (!member || json_typeof(member) != others[i].type)
+		if (!member || json_typeof(member) != other_members[i].type)
 			return -EUCLEAN;
 	}
-	if (json_object_size(object) != COUNT(others) + COUNT(numbers))
+	if (json_object_size(object) != COUNT(other_members) + COUNT(numbers))
 		return -EUCLEAN;
-	*why = "a number";
+	*reason = "a number";
 	int rc = numbers_read(object, record);
 
-	*why = rc ? *why : "a name";
+	*reason = rc ? *reason : "a name";
 	rc = rc ? rc : names_read(json_object_get(object, "names"), record);
-	*why = rc ? *why : "the target or the device";
+	*reason = rc ? *reason : "the target or the device";
 	if (rc == 0 && *target)
 		rc = text_read(target, PATH_MAX - 1, &record->target);
 	if (rc == 0 && *device)
 		rc = text_read(device, NAME_BYTES_MAX, &record->device);
-	*why = rc ? *why : "an attribute";
+	*reason = rc ? *reason : "an attribute";
 	rc = rc ? rc : attributes_read(json_object_get(object, "attributes"), record);
 	rc = rc ? rc : xattrs_read(json_object_get(object, "xattrs"), record);
-	*why = rc ? *why : "runs and blocks";
+	*reason = rc ? *reason : "runs and blocks";
 	rc = rc ? rc : runs_read(json_object_get(object, "runs"), record, &n_blocks);
 	if (rc == 0 && n_blocks != json_array_size(blocks))
 		rc = -EUCLEAN;
 	rc = rc ? rc : blocks_read(blocks, json_object_get(object, "fresh"), record);
 	if (rc)
 		return rc;
-	*why = misfit(record);
-	return *why ? -EUCLEAN : 0;
+	*reason = misfit(record);
+	return *reason ? -EUCLEAN : 0;
 }
 
 /* The head comes first: a text of another format cannot be checked further. */
-static int frame_check(const char *text, size_t length, size_t *head, const char **why)
+static int frame_check(const char *text, size_t length, size_t *head, const char **reason)
 {
 	const size_t stem = strlen(SPOOL_HEAD);
 	const char *end = memchr(text, '\n', length);
 	char sum[SPOOL_SUM_BYTES + 1];
 
-	*why = "no head";
+	*reason = "no head";
 	if (!end || (size_t)(end - text) < stem || memcmp(text, SPOOL_HEAD, stem) != 0)
 		return -EUCLEAN;
-	*why = "the format is not 2, the only supported format";
+	*reason = "the format is not 2, the only supported format";
 	if ((size_t)(end - text) != stem + 1 || text[stem] != '0' + SPOOL_FORMAT)
 		return -EPROTO;
 	*head = stem + 2;
-	*why = "its sum";
+	*reason = "its sum";
 	if (length < *head + SPOOL_SUM_BYTES)
 		return -EUCLEAN;
 	sum_write(text, length - SPOOL_SUM_BYTES, sum);
@@ -476,22 +477,22 @@ static int frame_check(const char *text, size_t length, size_t *head, const char
 }
 
 int spool_record_read(const char *text, size_t length, struct spool_record *record,
-		      const char **why)
+		      const char **reason)
 {
 	json_error_t error;
 	size_t head;
 
 	*record = (struct spool_record){.max_bytes = UINT64_MAX, .max_files = UINT64_MAX};
-	int rc = frame_check(text, length, &head, why);
+	int rc = frame_check(text, length, &head, reason);
 
 	if (rc)
 		return rc;
 	json_t *object = json_loadb(text + head, length - SPOOL_SUM_BYTES - head,
 				    JSON_REJECT_DUPLICATES, &error);
 
-	*why = "not a JSON object";
+	*reason = "not a JSON object";
 	if (object)
-		rc = object_read(object, record, why);
+		rc = object_read(object, record, reason);
 	else
 		rc = json_error_code(&error) == json_error_out_of_memory ? -ENOMEM : -EUCLEAN;
 	json_decref(object);
