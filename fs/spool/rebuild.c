@@ -44,9 +44,9 @@ static void found_need(struct spool_restoring *restoring, struct spool_found *fo
 	}
 }
 
-static int entry_by_place(const void *left, const void *right)
+static int entry_by_place(const void *first, const void *second)
 {
-	const struct spool_entry *a = left, *b = right;
+	const struct spool_entry *a = first, *b = second;
 	int names = a->dir == b->dir ? strcmp(a->name, b->name) : 0;
 
 	if (a->dir != b->dir)
@@ -178,13 +178,13 @@ static int inode_make(struct spool_restoring *restoring, struct inode *dir, cons
 		      struct spool_found *found)
 {
 	/* Root's for a moment: the owner may have had a higher limit before. */
-	struct tree_new what = {.mode = found->record.mode,
-				.uid = 0,
-				.gid = found->record.gid,
-				.target = found->record.target,
-				.rdev = found->record.rdev};
+	struct tree_new params = {.mode = found->record.mode,
+				  .uid = 0,
+				  .gid = found->record.gid,
+				  .target = found->record.target,
+				  .rdev = found->record.rdev};
 	struct inode *inode;
-	int rc = tree_create(restoring->fs, dir, name, &what, &inode);
+	int rc = tree_create(restoring->fs, dir, name, &params, &inode);
 
 	if (rc == -EEXIST)
 		rc = inode_take_half_made(restoring, dir, name, found, &inode);
@@ -200,11 +200,11 @@ static int inode_add_name(struct spool_restoring *restoring, struct inode *dir, 
 			  struct spool_found *found)
 {
 	struct fs *fs = restoring->fs;
-	struct inode *there;
+	struct inode *existing;
 
-	if (tree_lookup(fs, dir, name, &there) == 0) {
-		inode_put(fs, there, 1);
-		return there == found->inode ? 0 : -EEXIST;
+	if (tree_lookup(fs, dir, name, &existing) == 0) {
+		inode_put(fs, existing, 1);
+		return existing == found->inode ? 0 : -EEXIST;
 	}
 	int rc = tree_link(fs, found->inode, dir, name);
 
@@ -277,10 +277,10 @@ static int dir_place_entries(struct spool_restoring *restoring, const struct spo
 	for (size_t i = entry_first(restoring, id);
 	     rc == 0 && i < restoring->n_entries && restoring->entries[i].dir == id; i++) {
 		struct spool_entry *entry = &restoring->entries[i];
-		bool taken = last && strcmp(last, entry->name) == 0;
+		bool is_taken = last && strcmp(last, entry->name) == 0;
 
 		last = entry->name;
-		if (taken)
+		if (is_taken)
 			continue;
 		/* The name may move with the record into the inode's saved record, but stays
 		 * allocated. */
@@ -331,7 +331,7 @@ static int dir_of_path(struct spool_restoring *restoring, char *path, struct ino
 		       const char **last)
 {
 	struct fs *fs = restoring->fs;
-	struct tree_new what = {.mode = S_IFDIR | 0700, .uid = geteuid(), .gid = getegid()};
+	struct tree_new params = {.mode = S_IFDIR | 0700, .uid = geteuid(), .gid = getegid()};
 	struct inode *at = fs->root;
 	char *part = path, *slash;
 	int rc = 0;
@@ -343,7 +343,7 @@ static int dir_of_path(struct spool_restoring *restoring, char *path, struct ino
 		*slash = 0;
 		rc = tree_lookup(fs, at, part, &next);
 		if (rc == -ENOENT)
-			rc = tree_create(fs, at, part, &what, &next);
+			rc = tree_create(fs, at, part, &params, &next);
 		if (rc == 0) {
 			inode_put(fs, at, 1);
 			at = next;
@@ -365,9 +365,9 @@ static int inode_make_damaged(struct spool_restoring *restoring, struct inode *d
 			      const char *name, struct spool_found *found)
 {
 	struct fs *fs = restoring->fs;
-	struct tree_new what = {.mode = S_IFREG | 0600, .uid = geteuid(), .gid = getegid()};
+	struct tree_new params = {.mode = S_IFREG | 0600, .uid = geteuid(), .gid = getegid()};
 	struct inode *inode;
-	int rc = tree_create(fs, dir, name, &what, &inode);
+	int rc = tree_create(fs, dir, name, &params, &inode);
 
 	if (rc)
 		return rc;
@@ -382,14 +382,14 @@ static int inode_make_damaged(struct spool_restoring *restoring, struct inode *d
 
 static int found_place_by_path(struct spool_restoring *restoring, struct spool_found *found)
 {
-	const char *known = spool_paths_find(&restoring->paths, restoring->spool, found->id);
-	AUTO_FREE char *path = known ? strdup(known) : NULL;
+	const char *known_path = spool_paths_find(&restoring->paths, restoring->spool, found->id);
+	AUTO_FREE char *path = known_path ? strdup(known_path) : NULL;
 	struct inode *dir;
 	const char *name;
 	int rc = path ? dir_of_path(restoring, path, &dir, &name) : -ENOENT;
 
 	if (rc == 0) {
-		log_warn("spool: '%s': %s is damaged: found by its name in %s", known,
+		log_warn("spool: '%s': %s is damaged: found by its name in %s", known_path,
 			 found->record.id ? "the record of a directory above it" : "its record",
 			 restoring->spool->path);
 		rc = found->record.id ? found_put_at(restoring, dir, name, found)

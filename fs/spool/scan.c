@@ -22,9 +22,9 @@
 #include "fs/tree/inode_table.h"
 #include "fs/tree/tree.h"
 
-static int found_by_id(const void *left, const void *right)
+static int found_by_id(const void *first, const void *second)
 {
-	const struct spool_found *a = left, *b = right;
+	const struct spool_found *a = first, *b = second;
 
 	return a->id < b->id ? -1 : a->id > b->id;
 }
@@ -47,11 +47,12 @@ static void found_sort(struct spool_restoring *restoring)
 
 static struct spool_found *found_add(struct spool_restoring *restoring, uint64_t id)
 {
-	struct spool_found *more = vector_grow(restoring->found, restoring->count, sizeof(*more));
+	struct spool_found *entries =
+	    vector_grow(restoring->found, restoring->count, sizeof(*entries));
 
-	if (!more)
+	if (!entries)
 		return NULL;
-	restoring->found = more;
+	restoring->found = entries;
 	struct spool_found *found = &restoring->found[restoring->count++];
 
 	*found = (struct spool_found){.id = id};
@@ -65,21 +66,21 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 	struct spool_found *found = found_add(restoring, id);
 	AUTO_FREE char *text = NULL;
 	ssize_t length = found ? spool_record_get(restoring->spool, name, &text) : -ENOMEM;
-	const char *why = "the file cannot be read";
+	const char *reason = "the file cannot be read";
 	int rc = length < 0 ? (int)length
-			    : spool_record_read(text, (size_t)length, &found->record, &why);
+			    : spool_record_read(text, (size_t)length, &found->record, &reason);
 
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc == 0 && found->record.id != id) {
 		spool_record_free(&found->record);
-		why = "its id";
+		reason = "its id";
 		rc = -EUCLEAN;
 	}
 	if (rc) {
-		found->damage = why;
+		found->damage = reason;
 		log_error("spool: %s/.spool/records/%s: not used: %s", restoring->spool->path, name,
-			  why);
+			  reason);
 		return 0;
 	}
 	found->atime = found->record.atime;
@@ -93,7 +94,7 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 /* Accepts "17" and "17.3" only as spool_file_name writes them. */
 static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 {
-	char again[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
+	char canonical[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
 	const char *dot = strchr(text, '.');
 
 	*version = 0;
@@ -105,8 +106,8 @@ static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 	if (parse_u64(first, 1, UINT64_MAX, id) ||
 	    (dot && parse_u64(dot + 1, 1, UINT64_MAX, version)))
 		return false;
-	spool_file_name(again, *id, *version);
-	return strcmp(again, text) == 0;
+	spool_file_name(canonical, *id, *version);
+	return strcmp(canonical, text) == 0;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -171,7 +172,7 @@ static int data_entry(struct spool_restoring *restoring, const char *name)
 }
 
 static int dir_each_name(struct spool_restoring *restoring, int dir,
-			 int (*each)(struct spool_restoring *restoring, const char *name))
+			 int (*visit)(struct spool_restoring *restoring, const char *name))
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	DIR *list = fd < 0 ? NULL : fdopendir(fd);
@@ -183,7 +184,7 @@ static int dir_each_name(struct spool_restoring *restoring, int dir,
 	 * entries. */
 	while (rc == 0 && (entry = readdir(list)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			rc = each(restoring, entry->d_name);
+			rc = visit(restoring, entry->d_name);
 	closedir(list);
 	return rc;
 }
@@ -253,12 +254,12 @@ int spool_attach(struct spool_restoring *restoring, struct spool_found *found, s
 		 enum inode_residency residency)
 {
 	struct spool_file *file = spool_file_of(inode);
-	struct spool_dirty_map before = {0};
-	int rc = file ? spool_dirty_map_renew(file, found->record.size, &before) : -ENOMEM;
+	struct spool_dirty_map old_map = {0};
+	int rc = file ? spool_dirty_map_renew(file, found->record.size, &old_map) : -ENOMEM;
 
 	if (rc)
 		return rc;
-	free(before.words);
+	free(old_map.words);
 	if (found->record.id)
 		spool_file_set(file, &found->record);
 	atomic_store(&file->id, found->id);
@@ -379,7 +380,7 @@ static void restoring_log(const struct spool_restoring *restoring)
 int spool_restore(struct fs *fs)
 {
 	struct spool_restoring restoring = {.fs = fs, .spool = fs->spool};
-	bool done = spool_is_done(fs);
+	bool is_done = spool_is_done(fs);
 	int rc = spool_scan(&restoring);
 
 	if (rc == 0)
@@ -387,7 +388,7 @@ int spool_restore(struct fs *fs)
 	if (rc == 0 && fs->journal)
 		rc = inodes_attach(&restoring);
 	if (rc == 0)
-		rc = done ? found_remove_unowned(&restoring) : spool_rebuild(&restoring);
+		rc = is_done ? found_remove_unowned(&restoring) : spool_rebuild(&restoring);
 	if (rc == 0)
 		rc = spool_note_done(fs);
 	if (rc == 0)
