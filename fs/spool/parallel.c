@@ -20,11 +20,11 @@ static void pool_work_on(struct pool_work *all)
 
 	while (!atomic_load(&all->error) &&
 	       (number = atomic_fetch_add(&all->next, 1)) < all->count) {
-		int none = 0;
+		int no_error = 0;
 		int error = worker_is_interrupted() ? -EINTR : all->work(all->context, number);
 
 		if (error)
-			atomic_compare_exchange_strong(&all->error, &none, error);
+			atomic_compare_exchange_strong(&all->error, &no_error, error);
 	}
 }
 

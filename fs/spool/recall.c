@@ -35,14 +35,14 @@ struct recalling {
 static ssize_t data_read(struct recalling *recalling, char *to, size_t bytes, uint64_t offset)
 {
 	size_t whole = (bytes + DIRECT_ALIGN - 1) & ~(size_t)(DIRECT_ALIGN - 1);
-	uint64_t done = 0;
-	int fd = recalling->fd, rc = io_read_at(fd, to, whole, offset, &done);
+	uint64_t n_read = 0;
+	int fd = recalling->fd, rc = io_read_at(fd, to, whole, offset, &n_read);
 
-	if (rc == -EINVAL && done < bytes && fcntl(fd, F_GETFL) & O_DIRECT) {
+	if (rc == -EINVAL && n_read < bytes && fcntl(fd, F_GETFL) & O_DIRECT) {
 		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
-		rc = io_read_at(fd, to + done, bytes - done, offset + done, &done);
+		rc = io_read_at(fd, to + n_read, bytes - n_read, offset + n_read, &n_read);
 	}
-	return rc < 0 && done < bytes ? rc : (ssize_t)done;
+	return rc < 0 && n_read < bytes ? rc : (ssize_t)n_read;
 }
 
 static int file_write_run(struct recalling *recalling, const char *from, uint64_t offset,
@@ -124,7 +124,7 @@ static const char *data_misfit(int fd, const struct spool_record *record)
 	return NULL;
 }
 
-void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *why)
+void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *reason)
 {
 	char path[PATH_MAX];
 
@@ -132,7 +132,7 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 	log_error("%s: the copy in %s/.spool, number %" PRIu64
 		  ", is damaged: %s: opening the file is "
 		  "an input/output error until the file is removed; the copy stays unchanged",
-		  path, fs->spool->path, id, why);
+		  path, fs->spool->path, id, reason);
 	atomic_fetch_add(&fs->spool->damaged, 1);
 	atomic_store_explicit(&inode->residency, INODE_DAMAGED, memory_order_release);
 	spool_note(fs, inode, id, INODE_DAMAGED);
@@ -158,8 +158,8 @@ static void file_empty(struct fs *fs, struct inode *inode, uint64_t size)
 	file_truncate(inode->file, &call.call, size);
 }
 
-/* -EUCLEAN: the copy is damaged, and `why` says how. */
-static int blocks_recall(struct recalling *recalling, char why[64])
+/* -EUCLEAN: the copy is damaged, and `reason` says how. */
+static int blocks_recall(struct recalling *recalling, char reason[64])
 {
 	const struct spool_record *record = recalling->record;
 	AUTO_CLOSE int fd = recalling->fd = data_open(recalling->fs->spool, record);
@@ -171,7 +171,7 @@ static int blocks_recall(struct recalling *recalling, char why[64])
 					     : data_misfit(fd, record);
 
 	if (wrong) {
-		snprintf(why, 64, "%s", wrong);
+		snprintf(reason, 64, "%s", wrong);
 		return -EUCLEAN;
 	}
 	if (fd < 0)
@@ -179,7 +179,7 @@ static int blocks_recall(struct recalling *recalling, char why[64])
 	int rc = spool_parallel(record->n_blocks, threads, block_recall, recalling);
 
 	if (rc == -EUCLEAN)
-		snprintf(why, 64, "block %" PRIu64 " differs from the saved block",
+		snprintf(reason, 64, "block %" PRIu64 " differs from the saved block",
 			 recalling->bad - 1);
 	return rc;
 }
@@ -187,21 +187,21 @@ static int blocks_recall(struct recalling *recalling, char why[64])
 static int file_recall(struct fs *fs, struct inode *inode, struct spool_file *file)
 {
 	struct recalling recalling = {.fs = fs, .inode = inode, .record = &file->saved};
-	struct spool_dirty_map before;
-	char why[64];
+	struct spool_dirty_map old_map;
+	char reason[64];
 
 	inode_move_begin(inode);
-	int rc = spool_dirty_map_renew(file, file->saved.size, &before);
+	int rc = spool_dirty_map_renew(file, file->saved.size, &old_map);
 
 	if (rc == 0) {
-		free(before.words);
-		rc = blocks_recall(&recalling, why);
+		free(old_map.words);
+		rc = blocks_recall(&recalling, reason);
 	}
 	if (rc)
 		file_empty(fs, inode, file->saved.size);
 	inode_move_end(inode);
 	if (rc == -EUCLEAN) {
-		spool_damaged(fs, inode, file->saved.id, why);
+		spool_damaged(fs, inode, file->saved.id, reason);
 		return -EIO;
 	}
 	if (rc) {

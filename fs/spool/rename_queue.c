@@ -114,14 +114,15 @@ static int queued_follow_replacing(struct fs *fs, const struct spool_queued *que
 	int rc = inode_follow(fs, saved, SPOOL_BYTES_ONCE);
 
 	inode_ref(saved);
-	for (int tries = 0; rc == 0 && !tree_lookup(fs, queued->dir, queued->name, &now); tries++) {
-		bool same = now == saved;
+	for (int attempt = 0; rc == 0 && !tree_lookup(fs, queued->dir, queued->name, &now);
+	     attempt++) {
+		bool is_same = now == saved;
 
 		inode_put(fs, saved, 1);
 		saved = now;
-		if (same)
+		if (is_same)
 			break;
-		rc = tries < TRIES ? inode_follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
+		rc = attempt < TRIES ? inode_follow(fs, saved, SPOOL_BYTES_ONCE) : -EAGAIN;
 	}
 	inode_put(fs, saved, 1);
 	return rc;
@@ -165,7 +166,8 @@ static void queue_drain(struct fs *fs)
 	struct spool_queued *next;
 
 	scoped_lock(&fs->spool->draining);
-	for (size_t left = queue_count(fs->spool); left && (next = queue_take(fs->spool)); left--) {
+	for (size_t remaining = queue_count(fs->spool); remaining && (next = queue_take(fs->spool));
+	     remaining--) {
 		if (queued_follow(fs, next))
 			queue_put_later(fs->spool, next);
 		else
