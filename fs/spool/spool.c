@@ -94,16 +94,16 @@ struct saving {
 static int saving_save_number(void *context, uint64_t number)
 {
 	struct saving *saving = context;
-	struct spool_saved one = {0};
-	int rc = spool_save_one(saving->fs, saving->at[number], SPOOL_WITH_BYTES, &one);
+	struct spool_saved saved = {0};
+	int rc = spool_save_one(saving->fs, saving->at[number], SPOOL_WITH_BYTES, &saved);
 
 	if (rc)
 		spool_failed(saving->fs, saving->at[number], rc);
 	if (rc == -EINTR)
 		return rc;
 	scoped_lock(&saving->lock);
-	saving->saved.files += one.files;
-	saving->saved.bytes += one.bytes;
+	saving->saved.files += saved.files;
+	saving->saved.bytes += saved.bytes;
 	saving->saved.failed += rc != 0;
 	if (rc && !saving->error) {
 		saving->error = rc;
@@ -141,11 +141,11 @@ static bool inode_is_to_be_saved(struct inode *inode)
 
 static int saving_add(struct saving *saving, struct inode *inode)
 {
-	struct inode **more = vector_grow(saving->at, saving->count, sizeof(struct inode *));
+	struct inode **inodes = vector_grow(saving->at, saving->count, sizeof(struct inode *));
 
-	if (!more)
+	if (!inodes)
 		return -ENOMEM;
-	saving->at = more;
+	saving->at = inodes;
 	saving->at[saving->count++] = inode;
 	return 0;
 }

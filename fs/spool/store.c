@@ -35,17 +35,17 @@
 /* The record of a file of a petabyte is smaller. */
 #define RECORD_BYTES_MAX (1LL << 36)
 
-static int log_refusal(const char *path, const char *why)
+static int log_refusal(const char *path, const char *reason)
 {
-	log_error("spool=%s: %s", path, why);
+	log_error("spool=%s: %s", path, reason);
 	return -EINVAL;
 }
 
-static bool path_is_below(const char *path, const char *above)
+static bool path_is_below(const char *path, const char *dir)
 {
-	size_t length = strlen(above);
+	size_t length = strlen(dir);
 
-	return strncmp(path, above, length) == 0 && (!path[length] || path[length] == '/');
+	return strncmp(path, dir, length) == 0 && (!path[length] || path[length] == '/');
 }
 
 int spool_check(const struct options *options)
@@ -106,12 +106,12 @@ static bool is_ending(int fd)
  * until the kernel has closed its descriptors, for at most OURS_MS. */
 static int lock_wait(const struct spool *spool, enum spool_owner owner)
 {
-	int left = owner == SPOOL_OURS ? OURS_MS : 0;
+	int max_ms = owner == SPOOL_OURS ? OURS_MS : 0;
 
 	for (int ms = 0; flock(spool->lock_fd, LOCK_EX | LOCK_NB); ms += LOCK_MS) {
 		bool ending = is_ending(spool->lock_fd);
 
-		if (errno != EWOULDBLOCK || (!ending && ms >= left))
+		if (errno != EWOULDBLOCK || (!ending && ms >= max_ms))
 			return -EBUSY;
 		if (ending && ms == 0)
 			log_info("spool=%s: the previous daemon is still saving", spool->path);
@@ -232,10 +232,11 @@ int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flag
 static int record_replace(struct spool *spool, const char *name, const char *text, size_t length,
 			  bool *placed)
 {
-	char beside[SPOOL_FILE_NAME + 8];
+	char temporary[SPOOL_FILE_NAME + 8];
 
-	snprintf(beside, sizeof(beside), "%s.tmp", name);
-	AUTO_CLOSE int fd = open_below(spool->records, beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	snprintf(temporary, sizeof(temporary), "%s.tmp", name);
+	AUTO_CLOSE int fd =
+	    open_below(spool->records, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	int rc = fd < 0 ? fd : io_write_at(fd, text, length, 0, NULL);
 
 	if (rc == 0 && fsync(fd))
@@ -243,11 +244,11 @@ static int record_replace(struct spool *spool, const char *name, const char *tex
 	spool_step(spool);
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;
-	if (rc == 0 && renameat(spool->records, beside, spool->records, name))
+	if (rc == 0 && renameat(spool->records, temporary, spool->records, name))
 		rc = -errno;
 	spool_step(spool);
 	if (rc) {
-		unlinkat(spool->records, beside, 0);
+		unlinkat(spool->records, temporary, 0);
 		return rc;
 	}
 	*placed = true;
@@ -298,11 +299,11 @@ static int unlink_quietly(int dir, const char *name)
 /* The record is renamed first, so that a crash in between does not look like damage. */
 int spool_remove(struct spool *spool, uint64_t id)
 {
-	char name[SPOOL_FILE_NAME], gone[SPOOL_FILE_NAME + 8];
+	char name[SPOOL_FILE_NAME], gone_name[SPOOL_FILE_NAME + 8];
 
 	spool_file_name(name, id, 0);
-	snprintf(gone, sizeof(gone), "%s.gone", name);
-	if (renameat(spool->records, name, spool->records, gone) && errno != ENOENT)
+	snprintf(gone_name, sizeof(gone_name), "%s.gone", name);
+	if (renameat(spool->records, name, spool->records, gone_name) && errno != ENOENT)
 		return -errno;
 	if (fsync(spool->records))
 		return -errno;
@@ -313,5 +314,5 @@ int spool_remove(struct spool *spool, uint64_t id)
 
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;
-	return rc ? rc : unlink_quietly(spool->records, gone);
+	return rc ? rc : unlink_quietly(spool->records, gone_name);
 }
