@@ -77,7 +77,7 @@ struct fs {
 	struct compaction *compaction; /* of shared chunks; NULL: not started */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
 	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
-			  enum place_short why, uint64_t bytes, const struct file *keep);
+			  enum place_short shortage, uint64_t bytes, const struct file *keep);
 	struct inode_table *inodes;
 	/* Set before fs_open: keeps descriptors for a later daemon, and may have the journal of an
 	 * earlier daemon. NULL: there is no keeper and no journal. */

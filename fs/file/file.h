@@ -92,7 +92,7 @@ struct file_call {
 	 * files. Called without locks. NULL: memory stays where it is, which is so on every volume
 	 * with a single place. */
 	bool (*make_room)(void *quota_owner, const struct volume *volume, enum memory_place place,
-			  enum place_short why, uint64_t bytes, const struct file *keep);
+			  enum place_short shortage, uint64_t bytes, const struct file *keep);
 	const struct file_holds *holds; /* NULL: chunks have no charges beyond their file */
 	void *quota_owner;
 	enum memory_place place; /* new memory is here, or in the file's place if that is slower */

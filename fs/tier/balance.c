@@ -52,7 +52,7 @@ static bool system_is_short(void)
 static void stock_balance(const struct volume *volume)
 {
 	struct stock *stock = volume->spill ? pool_stock(volume->spill) : NULL;
-	uint64_t total = volume->device->total, wanted = total / STOCK_PART;
+	uint64_t total = volume->device->total, bytes_wanted = total / STOCK_PART;
 	bool full = pool_usage(volume->pool).chunk_bytes >= total / 4 * 3;
 	int64_t end = clock_ms() + STOCK_MS;
 
@@ -62,8 +62,8 @@ static void stock_balance(const struct volume *volume)
 		stock_drop(stock);
 		return;
 	}
-	wanted = wanted < STOCK_MAX ? wanted : STOCK_MAX;
-	while (full && stock_make(stock, wanted) && clock_ms() < end)
+	bytes_wanted = bytes_wanted < STOCK_MAX ? bytes_wanted : STOCK_MAX;
+	while (full && stock_make(stock, bytes_wanted) && clock_ms() < end)
 		;
 }
 
@@ -91,10 +91,10 @@ static struct inode *candidate_find(struct fs *fs, const struct volume *volume, 
 		    attrs.resident == RESIDENT_GPU && !file_leases(file) &&
 		    (!best || file_used(file) > file_used(best->file)) &&
 		    file_bytes_away(file) <= room) {
-			struct inode *other = best;
+			struct inode *old_best = best;
 
 			best = inode;
-			inode = other;
+			inode = old_best;
 		}
 		if (inode)
 			inode_put(fs, inode, 1);

@@ -34,7 +34,7 @@ struct compaction {
 	_Atomic uint64_t bytes;
 	/* Of each pool; the thread's own. */
 	struct patience {
-		unsigned pause, left;
+		unsigned pause, rounds_left;
 	} patience[BACKEND_DEVICES_MAX + 1][PLACES];
 };
 
@@ -79,14 +79,14 @@ static void chunks_empty(struct fs *fs, const struct volume *volume, const struc
 /* Whether the pool is as it was, although it holds too much. */
 static bool pool_compact(struct fs *fs, const struct volume *volume, struct pool *pool)
 {
-	struct pool_usage before = pool_usage(pool);
+	struct pool_usage old_usage = pool_usage(pool);
 
-	if (!is_sparse(&before) || !background_wait(&fs->compaction->background, SETTLE_MS))
+	if (!is_sparse(&old_usage) || !background_wait(&fs->compaction->background, SETTLE_MS))
 		return false;
 	struct pool_usage usage = pool_usage(pool);
-	int64_t more = (int64_t)usage.block_bytes - (int64_t)before.block_bytes;
+	int64_t change = (int64_t)usage.block_bytes - (int64_t)old_usage.block_bytes;
 
-	if (llabs(more) > (int64_t)SLACK)
+	if (llabs(change) > (int64_t)SLACK)
 		return false;
 	if (pool_drain(pool, usage.block_bytes + usage.block_bytes / KEPT_PART))
 		chunks_empty(fs, volume, pool);
@@ -100,14 +100,14 @@ static void volume_compact(struct fs *fs, const struct volume *volume)
 		struct pool *pool = volume_pool(volume, place);
 		struct patience *patience = &fs->compaction->patience[volume->index][place];
 
-		if (!pool || (patience->left && patience->left--))
+		if (!pool || (patience->rounds_left && patience->rounds_left--))
 			continue;
 		bool in_vain = pool_compact(fs, volume, pool);
 
 		patience->pause = in_vain ? 2 * patience->pause + 1 : 0;
 		if (patience->pause > PAUSE_MAX)
 			patience->pause = PAUSE_MAX;
-		patience->left = patience->pause;
+		patience->rounds_left = patience->pause;
 	}
 }
 

@@ -26,9 +26,9 @@ static uint64_t spare_wanted(const struct volume *volume)
 
 static void budget_set_spare(struct pool_budget *budget, uint64_t bytes)
 {
-	uint64_t most = budget->size / SPARE_PART / CHUNK_ALIGN * CHUNK_ALIGN;
+	uint64_t max = budget->size / SPARE_PART / CHUNK_ALIGN * CHUNK_ALIGN;
 
-	bytes = bytes < most ? bytes : most;
+	bytes = bytes < max ? bytes : max;
 	if (bytes > budget->spare)
 		budget->spare = bytes;
 }
@@ -124,12 +124,12 @@ bool exchange_file(struct tiers *tiers, const struct eviction *eviction)
 	struct pool *pool = eviction->volume->pool;
 
 	scoped_lock(&tiers->exchange_lock);
-	uint64_t others = pool_lent(pool) - pool_owed(pool);
+	uint64_t other_bytes = pool_lent(pool) - pool_owed(pool);
 
 	pool_owe(pool, UINT64_MAX);
 	bool moved = pieces_exchange(tiers, eviction);
 	uint64_t lent = pool_lent(pool);
 
-	pool_owe(pool, lent > others ? lent - others : 0);
+	pool_owe(pool, lent > other_bytes ? lent - other_bytes : 0);
 	return moved;
 }

@@ -39,7 +39,7 @@ static bool file_come(struct tiers *tiers, const struct eviction *eviction)
 }
 
 static bool tier_make_room(void *owner, const struct volume *volume, enum memory_place place,
-			   enum place_short why, uint64_t bytes, const struct file *keep)
+			   enum place_short shortage, uint64_t bytes, const struct file *keep)
 {
 	struct inode_call *requester = owner;
 	uid_t uid = atomic_load(&requester->inode->uid);
@@ -60,7 +60,7 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 	    .requester = requester,
 	    .keep = keep,
 	    .may_use_own_file = place != PLACE_GPU,
-	    .only_owner = why == PLACE_OWNER_LIMIT ? &uid : NULL,
+	    .only_owner = shortage == PLACE_OWNER_LIMIT ? &uid : NULL,
 	    .bytes_wanted = bytes > part ? bytes : part,
 	    .departures_seen = requester->evictions_seen,
 	};
