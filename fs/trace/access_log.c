@@ -17,7 +17,7 @@
 #define CUT_SHORT  "..."
 #define LINE_BYTES (2 * PATH_ROOM + 512)
 
-int access_log_new(struct access_log **made)
+int access_log_new(struct access_log **new_log)
 {
 	struct access_log *log = calloc(1, sizeof(*log));
 
@@ -25,7 +25,7 @@ int access_log_new(struct access_log **made)
 		return -ENOMEM;
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_cond_init(&log->changed, NULL);
-	*made = log;
+	*new_log = log;
 	return 0;
 }
 
@@ -170,10 +170,10 @@ static void reader_catch_up(struct access_log *log, struct access_reader *reader
 
 static size_t reader_take_notice(struct access_reader *reader, char *to, size_t bytes)
 {
-	size_t left = reader->notice_length - reader->notice_at;
+	size_t remaining = reader->notice_length - reader->notice_at;
 
-	if (bytes > left)
-		bytes = left;
+	if (bytes > remaining)
+		bytes = remaining;
 	memcpy(to, reader->notice + reader->notice_at, bytes);
 	reader->notice_at += bytes;
 	if (reader->notice_at == reader->notice_length)
@@ -209,16 +209,16 @@ size_t access_log_take(struct access_log *log, struct access_reader *reader, cha
 	return reader_take_lines(log, reader, to, bytes);
 }
 
-void access_log_wait(struct access_log *log, uint64_t *seen, int ms)
+void access_log_wait(struct access_log *log, uint64_t *changes_seen, int ms)
 {
-	int64_t until = clock_ns() + ms * CLOCK_MS;
+	int64_t deadline = clock_ns() + ms * CLOCK_MS;
 	int error = 0;
 
 	scoped_lock(&log->lock);
-	while (log->changes == *seen && !error)
+	while (log->changes == *changes_seen && !error)
 		error = ms < 0 ? pthread_cond_wait(&log->changed, &log->lock)
-			       : clock_cond_wait(&log->changed, &log->lock, until);
-	*seen = log->changes;
+			       : clock_cond_wait(&log->changed, &log->lock, deadline);
+	*changes_seen = log->changes;
 }
 
 void access_log_wake(struct access_log *log)

@@ -52,7 +52,7 @@ struct access_log {
 };
 
 /* 0 or -ENOMEM. */
-int access_log_new(struct access_log **made);
+int access_log_new(struct access_log **new_log);
 void access_log_free(struct access_log *log);
 
 /* 0, -ENFILE with too many readers, or -ENOMEM. */
@@ -66,9 +66,9 @@ void access_log_add(struct access_log *log, const struct access_entry *entry);
 size_t access_log_take(struct access_log *log, struct access_reader *reader, char *to,
 		       size_t bytes);
 
-/* Returns when changes differs from *seen, which is then updated, or after ms; ms < 0: waits
- * without an end. access_log_wake is a change. */
-void access_log_wait(struct access_log *log, uint64_t *seen, int ms);
+/* Returns when changes differs from *changes_seen, which is then updated, or after ms; ms < 0:
+ * waits without an end. access_log_wake is a change. */
+void access_log_wait(struct access_log *log, uint64_t *changes_seen, int ms);
 void access_log_wake(struct access_log *log);
 
 #endif

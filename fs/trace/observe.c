@@ -87,7 +87,7 @@ static void trace_volumes(struct fs *fs)
 			event.bytes = (int64_t)pool.span_bytes;
 			/* The pool reads its two counters one after the other. */
 			if (pool_usage_unused(&pool))
-				event.other = (int64_t)pool_usage_unused(&pool);
+				event.other_bytes = (int64_t)pool_usage_unused(&pool);
 		} else if (volume_usage(volume, &usage) == 0) {
 			event.bytes = (int64_t)usage.held;
 		}
@@ -110,7 +110,7 @@ static void trace_memory(struct fs *fs, struct trace_event *event,
 	event->bytes = memory->bytes;
 	memcpy(event->in, memory->in, sizeof(event->in));
 	event->ino = memory->ino;
-	event->other = -1;
+	event->other_bytes = -1;
 	trace_path(event, path);
 	trace_add(fs->trace, event);
 	trace_volumes(fs);
@@ -148,7 +148,7 @@ void observe_work_begin(struct fs *fs, struct observed_work *work)
 	if (!trace_is_on(fs))
 		return;
 	work->began = clock_ns();
-	work->before = worker_memory_take();
+	work->previous = worker_memory_take();
 }
 
 void observe_work_end(struct fs *fs, const struct observed_work *work, const char *operation,
@@ -165,7 +165,7 @@ void observe_work_end(struct fs *fs, const struct observed_work *work, const cha
 	event.lasted = clock_ns() - work->began;
 	if (memory_is_changed(&memory))
 		trace_memory(fs, &event, &memory, place_path(fs, inode, NULL, &place));
-	worker_memory_put_back(&work->before);
+	worker_memory_put_back(&work->previous);
 }
 
 void observe_volumes(struct fs *fs)
@@ -174,9 +174,9 @@ void observe_volumes(struct fs *fs)
 		trace_volumes(fs);
 }
 
-int observe_trace(struct fs *fs, bool on)
+int observe_trace(struct fs *fs, bool enable)
 {
-	if (!on) {
+	if (!enable) {
 		atomic_fetch_and(&fs->observers, ~(unsigned)OBSERVE_TRACE);
 		return 0;
 	}

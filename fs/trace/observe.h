@@ -44,7 +44,7 @@ void observe_background(struct fs *fs, const char *operation);
  * tiers.lock. */
 struct observed_work {
 	int64_t began; /* 0: the trace is off */
-	struct worker_memory before;
+	struct worker_memory previous;
 };
 void observe_work_begin(struct fs *fs, struct observed_work *work);
 void observe_work_end(struct fs *fs, const struct observed_work *work, const char *operation,
@@ -53,6 +53,6 @@ void observe_work_end(struct fs *fs, const struct observed_work *work, const cha
 void observe_volumes(struct fs *fs);
 
 /* Turns the trace on, from an empty trace, or off: 0 or -ENOMEM. Calls must not overlap. */
-int observe_trace(struct fs *fs, bool on);
+int observe_trace(struct fs *fs, bool enable);
 
 #endif

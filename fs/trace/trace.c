@@ -15,14 +15,14 @@
 
 #define CUT "..."
 
-int trace_new(struct trace **made)
+int trace_new(struct trace **new_trace)
 {
 	struct trace *trace = calloc(1, sizeof(*trace));
 
 	if (!trace)
 		return -ENOMEM;
 	pthread_mutex_init(&trace->lock, NULL);
-	*made = trace;
+	*new_trace = trace;
 	return 0;
 }
 
@@ -74,7 +74,7 @@ static double trace_us(int64_t ns)
 static json_t *volume_json(const struct trace_event *event, int64_t began)
 {
 	json_t *args = json_pack("{s:I, s:I}", "files", (json_int_t)event->bytes, "other",
-				 (json_int_t)event->other);
+				 (json_int_t)event->other_bytes);
 
 	for (enum memory_place place = PLACE_HOST; place < PLACES; place++)
 		if (event->in[place] >= 0)
@@ -114,14 +114,14 @@ static json_t *memory_json(const struct trace_event *event, int64_t began)
 }
 
 /* Takes the reference to json. 0 or -ENOMEM. */
-static int json_write(FILE *out, const char *before, json_t *json)
+static int json_write(FILE *out, const char *prefix, json_t *json)
 {
 	AUTO_FREE char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(15));
 
 	json_decref(json);
 	if (!text)
 		return -ENOMEM;
-	fputs(before, out);
+	fputs(prefix, out);
 	utf8_write_json(text, out);
 	return 0;
 }
@@ -161,8 +161,8 @@ int trace_write(struct trace *trace, const char *title, FILE *out)
 		const struct trace_event *event = &events[i % TRACE_EVENTS];
 
 		error = json_write(out, ",\n",
-				   event->other >= 0 ? volume_json(event, now.began)
-						     : memory_json(event, now.began));
+				   event->other_bytes >= 0 ? volume_json(event, now.began)
+							   : memory_json(event, now.began));
 	}
 	fputs("\n]}\n", out);
 	return error;

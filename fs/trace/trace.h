@@ -17,10 +17,10 @@
 #define TRACE_PATH_BYTES 160  /* a longer path loses its beginning */
 
 struct trace_event {
-	int64_t at, lasted; /* ns of CLOCK_MONOTONIC; lasted < 0: has no length */
-	const char *name;   /* of the operation or the volume; must live as long as the trace */
-	int64_t bytes;	    /* allocated, or below 0 freed; of a volume: held in files */
-	int64_t other;	    /* of a volume: held without a file; else -1 */
+	int64_t at, lasted;  /* ns of CLOCK_MONOTONIC; lasted < 0: has no length */
+	const char *name;    /* of the operation or the volume; must live as long as the trace */
+	int64_t bytes;	     /* allocated, or below 0 freed; of a volume: held in files */
+	int64_t other_bytes; /* of a volume: held without a file; else -1 */
 	/* The part of bytes that is in each place from PLACE_HOST on. Of a volume: in addition to
 	 * bytes, and -1 without the place. */
 	int64_t in[PLACES];
@@ -39,7 +39,7 @@ struct trace {
 };
 
 /* 0 or -ENOMEM. */
-int trace_new(struct trace **made);
+int trace_new(struct trace **new_trace);
 void trace_free(struct trace *trace);
 
 /* Forgets all events: 0 or -ENOMEM. The caller decides whether events are added from then on. */

@@ -54,7 +54,7 @@ static void add(const char *path, int64_t bytes)
 				    .lasted = 1500,
 				    .name = "write",
 				    .bytes = bytes,
-				    .other = -1};
+				    .other_bytes = -1};
 
 	event.pid = 7;
 	trace_path(&event, path);
@@ -73,7 +73,8 @@ END_TEST
 
 START_TEST(events_are_told)
 {
-	struct trace_event volume = {.at = trace->began, .name = "gpu0", .bytes = 10, .other = 2};
+	struct trace_event volume = {
+	    .at = trace->began, .name = "gpu0", .bytes = 10, .other_bytes = 2};
 	const char *name, *phase, *path, *category;
 	json_int_t bytes, files, other;
 	double at, lasted;
@@ -109,7 +110,7 @@ END_TEST
 /* Moves between places, and volumes with several places. */
 START_TEST(places_are_told)
 {
-	struct trace_event event = {.name = "evict", .lasted = 1, .other = -1};
+	struct trace_event event = {.name = "evict", .lasted = 1, .other_bytes = -1};
 	const char *category;
 	json_int_t host, disk;
 
@@ -117,7 +118,7 @@ START_TEST(places_are_told)
 	event.in[PLACE_HOST] = -8192;
 	event.in[PLACE_DISK] = 8192;
 	trace_add(trace, &event);
-	event.other = 0;
+	event.other_bytes = 0;
 	event.in[PLACE_HOST] = 5;
 	event.in[PLACE_DISK] = -1;
 	trace_add(trace, &event);
