@@ -44,9 +44,9 @@ int volume_open_gpu(struct volume *volume, struct device *device, const struct p
 
 int volume_open_place(struct volume *volume, enum memory_place place, struct pool_budget *budget)
 {
-	const struct pool_limits none = {.size = UINT64_MAX};
+	const struct pool_limits no_limits = {.size = UINT64_MAX};
 	struct pool *pool;
-	int rc = pool_new(volume->device, place, &none, &pool);
+	int rc = pool_new(volume->device, place, &no_limits, &pool);
 
 	if (rc < 0)
 		return rc;
@@ -156,10 +156,10 @@ int volume_usage(struct volume *volume, struct volume_usage *usage)
 	uint64_t free = memory.free < room ? memory.free : room;
 
 	/* A driver counts the memory that processes still have; a simulated GPU does not. */
-	uint64_t most = room + pool_usage_unused(&used);
+	uint64_t max_available = room + pool_usage_unused(&used);
 
-	if (backend_is_host(volume->device->backend) && available > most)
-		available = most;
+	if (backend_is_host(volume->device->backend) && available > max_available)
+		available = max_available;
 
 	*usage = (struct volume_usage){
 	    .total = used.size < memory.total ? used.size : memory.total,
