@@ -29,10 +29,10 @@ void depth_added(const struct inode *dir)
 	uint32_t height = atomic_load_explicit(&dir->dir->height, memory_order_relaxed) + 1;
 
 	for (dir = dir->dir->parent; dir && height <= DEPTH_MAX; dir = dir->dir->parent) {
-		_Atomic uint32_t *above = &dir->dir->height;
-		uint32_t now = atomic_load_explicit(above, memory_order_relaxed);
+		_Atomic uint32_t *parent_height = &dir->dir->height;
+		uint32_t now = atomic_load_explicit(parent_height, memory_order_relaxed);
 
-		while (now < height && !atomic_compare_exchange_weak(above, &now, height))
+		while (now < height && !atomic_compare_exchange_weak(parent_height, &now, height))
 			;
 		if (now >= height)
 			return;

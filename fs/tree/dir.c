@@ -128,12 +128,12 @@ struct dentry *dentry_new(const char *name, struct inode *inode)
 /* Removes the slots without an entry from the order list. Cookies stay as they are. */
 static void order_compact(struct dir *dir)
 {
-	uint32_t kept = 0;
+	uint32_t n_kept = 0;
 
 	for (uint32_t i = 0; i < dir->n_order; i++)
 		if (dir->order[i].entry)
-			dir->order[kept++] = dir->order[i];
-	dir->n_order = kept;
+			dir->order[n_kept++] = dir->order[i];
+	dir->n_order = n_kept;
 }
 
 static int order_reserve(struct dir *dir)
@@ -212,9 +212,9 @@ void dir_restore_remove(struct dir *dir, struct dentry *entry)
 
 static int slot_compare(const void *a, const void *b)
 {
-	const struct dir_slot *one = a, *other = b;
+	const struct dir_slot *slot_a = a, *slot_b = b;
 
-	return (one->cookie > other->cookie) - (one->cookie < other->cookie);
+	return (slot_a->cookie > slot_b->cookie) - (slot_a->cookie < slot_b->cookie);
 }
 
 int dir_restore_end(struct dir *dir)

@@ -80,10 +80,10 @@ int tree_path_text(struct fs *fs, struct inode *inode, char *text, size_t bytes)
 void tree_path_absolute(struct fs *fs, struct inode *inode, char path[TREE_ABSOLUTE_MAX])
 {
 	int length = snprintf(path, PATH_MAX, "%s", fs->options.mountpoint);
-	char *below = path + (length < PATH_MAX ? length : PATH_MAX - 1);
+	char *tail = path + (length < PATH_MAX ? length : PATH_MAX - 1);
 
-	if (tree_path(fs, inode, below, PATH_MAX) < 0) {
-		*below = '/';
-		tree_number_text(inode->ino, below + 1, PATH_MAX - 1);
+	if (tree_path(fs, inode, tail, PATH_MAX) < 0) {
+		*tail = '/';
+		tree_number_text(inode->ino, tail + 1, PATH_MAX - 1);
 	}
 }

@@ -33,10 +33,10 @@ struct renaming {
 	struct inode *replaced;
 };
 
-static bool dir_is_above(const struct inode *dir, const struct inode *below)
+static bool dir_is_above(const struct inode *dir, const struct inode *descendant)
 {
-	for (; below; below = below->dir->parent)
-		if (below == dir)
+	for (; descendant; descendant = descendant->dir->parent)
+		if (descendant == dir)
 			return true;
 	return false;
 }
@@ -164,12 +164,12 @@ static void dentry_repoint(struct dentry *entry, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-static void dir_count_subdir(struct inode *parent, const struct inode *inode, int more)
+static void dir_count_subdir(struct inode *parent, const struct inode *inode, int change)
 {
 	if (!S_ISDIR(inode->mode))
 		return;
-	parent->dir->n_subdirs += (uint32_t)more;
-	atomic_fetch_add(&parent->nlink, (uint32_t)more);
+	parent->dir->n_subdirs += (uint32_t)change;
+	atomic_fetch_add(&parent->nlink, (uint32_t)change);
 }
 
 static void names_exchange(struct renaming *r)
@@ -192,9 +192,10 @@ static void names_exchange(struct renaming *r)
  * Topology is held. */
 static int whiteout_make(struct renaming *r)
 {
-	const struct tree_new what = {.mode = S_IFCHR, .uid = r->uid, .gid = r->gid};
+	const struct tree_new params = {.mode = S_IFCHR, .uid = r->uid, .gid = r->gid};
 
-	return r->flags & RENAME_WHITEOUT ? tree_child_new(r->fs, r->from, &what, &r->whiteout) : 0;
+	return r->flags & RENAME_WHITEOUT ? tree_child_new(r->fs, r->from, &params, &r->whiteout)
+					  : 0;
 }
 
 /* The source's entry names the whiteout. */
@@ -224,14 +225,14 @@ static int name_replace(struct renaming *r)
 		dentry_repoint(r->target,
 			       source); /* a directory replaces a directory: the count stays */
 	} else {
-		struct dentry *fresh = dentry_new(r->new_name, source);
-		int error = fresh ? tree_attach(r->to, fresh) : -ENOMEM;
+		struct dentry *new_entry = dentry_new(r->new_name, source);
+		int error = new_entry ? tree_attach(r->to, new_entry) : -ENOMEM;
 
 		if (error) {
-			free(fresh);
+			free(new_entry);
 			return error;
 		}
-		r->named = fresh;
+		r->named = new_entry;
 	}
 	if (r->whiteout)
 		whiteout_name(r, source);
@@ -428,9 +429,9 @@ static void rename_tell_watch(struct renaming *r)
 
 static bool rename_flags_are_known(unsigned flags)
 {
-	const unsigned alone = RENAME_EXCHANGE, others = RENAME_NOREPLACE | RENAME_WHITEOUT;
+	const unsigned alone = RENAME_EXCHANGE, other_flags = RENAME_NOREPLACE | RENAME_WHITEOUT;
 
-	return flags & alone ? flags == alone : !(flags & ~others);
+	return flags & alone ? flags == alone : !(flags & ~other_flags);
 }
 
 static int rename_check_request(const struct fs *fs, const struct tree_rename *rename)
