@@ -325,9 +325,9 @@ static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool u
 	atomic_fetch_add(&fs->n_unlinked_open, unlinked_open ? 1 : -1);
 }
 
-/* Frees the inode. Returns how many references the inode held to *above, a directory; the caller
+/* Frees the inode. Returns how many references the inode held to *ancestor, a directory; the caller
  * puts these references. */
-static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **above)
+static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ancestor)
 {
 	struct inode *quota_dir = inode->quota_dir, *parent = NULL;
 	mode_t mode = inode->mode;
@@ -362,7 +362,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **ab
 	free(inode);
 	/* For a directory below the top level, quota_dir and parent are the same directory; a
 	 * top-level directory has no quota_dir. */
-	*above = quota_dir ? quota_dir : parent;
+	*ancestor = quota_dir ? quota_dir : parent;
 	return (quota_dir != NULL) + (parent != NULL);
 }
 

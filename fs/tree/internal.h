@@ -14,7 +14,7 @@ struct tree_new;
 int tree_writable(struct inode *parent, const char *name);
 
 /* Makes an inode without a name for the directory, which pays for the inode. Topology is held. */
-int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
+int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *params,
 		   struct inode **inode);
 
 /* Puts an entry into, or takes an entry out of, a directory whose lock is held exclusively. */

@@ -66,12 +66,12 @@ static struct attr_values values_without_trust(struct attr_values values)
 	return values;
 }
 
-int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *what,
+int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *params,
 		   struct inode **inode)
 {
-	struct tree_new new = *what;
+	struct tree_new new = *params;
 	char *target AUTO_FREE = S_ISLNK(new.mode) ? strdup(new.target) : NULL;
-	struct inode *made;
+	struct inode *new_inode;
 	int error;
 
 	if (S_ISLNK(new.mode) && !target)
@@ -95,32 +95,33 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *w
 	error = quota_add(parent, 0, 1);
 	if (error)
 		return error;
-	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &made);
+	error = inode_new(fs, parent->volume, new.mode, new.uid, new.gid, &new_inode);
 	if (error)
 		goto uncount;
-	error = target ? owner_take_metadata(fs, made, (uint32_t)strlen(target) * METADATA_COPIES,
-					     OWNER_WITHIN_LIMITS)
-		       : 0;
+	error = target
+		    ? owner_take_metadata(fs, new_inode, (uint32_t)strlen(target) * METADATA_COPIES,
+					  OWNER_WITHIN_LIMITS)
+		    : 0;
 	if (error)
 		goto put;
-	atomic_store(&made->attrs, inherited);
-	made->counted = true;
+	atomic_store(&new_inode->attrs, inherited);
+	new_inode->counted = true;
 	inode_ref(parent);
-	made->quota_dir = parent;
+	new_inode->quota_dir = parent;
 	if (S_ISDIR(new.mode)) {
 		inode_ref(parent);
-		made->dir->parent = parent;
+		new_inode->dir->parent = parent;
 	} else if (S_ISLNK(new.mode)) {
-		made->target = target;
+		new_inode->target = target;
 		target = NULL;
 	} else if (mode_is_device(new.mode)) {
-		made->rdev = (uint32_t) new.rdev;
+		new_inode->rdev = (uint32_t) new.rdev;
 	}
-	*inode = made;
+	*inode = new_inode;
 	return 0;
 
 put:
-	inode_put(fs, made, 1);
+	inode_put(fs, new_inode, 1);
 uncount:
 	quota_force(parent, 0, -1);
 	return error;
@@ -190,8 +191,8 @@ static int child_add_name(struct fs *fs, struct inode *parent, struct dentry *en
 	return error;
 }
 
-int tree_create(struct fs *fs, struct inode *parent, const char *name, const struct tree_new *what,
-		struct inode **inode)
+int tree_create(struct fs *fs, struct inode *parent, const char *name,
+		const struct tree_new *params, struct inode **inode)
 {
 	int error = tree_writable(parent, name);
 	struct inode *new = NULL;
@@ -202,7 +203,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 		return error;
 	brlock_token token = brlock_read_lock(&fs->topology);
 
-	error = tree_child_new(fs, parent, what, &new);
+	error = tree_child_new(fs, parent, params, &new);
 	if (!error) {
 		struct dentry *entry = dentry_new(name, new);
 
@@ -221,7 +222,7 @@ int tree_create(struct fs *fs, struct inode *parent, const char *name, const str
 	return error;
 }
 
-int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *what,
+int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *params,
 		 struct inode **inode)
 {
 	int error = tree_writable(parent, "");
@@ -236,7 +237,7 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *wha
 	error = parent->dir->removed ? -ENOENT : 0;
 	pthread_rwlock_unlock(&parent->dir->lock);
 	if (!error)
-		error = tree_child_new(fs, parent, what, inode);
+		error = tree_child_new(fs, parent, params, inode);
 	if (!error)
 		record_create(fs, *inode, NULL);
 	brlock_read_unlock(&fs->topology, token);

@@ -31,9 +31,9 @@ void tree_destroy(struct fs *fs);
 /* Returned inodes carry a reference, which becomes the kernel's when inode_looked_up counts the
  * lookup. */
 int tree_lookup(struct fs *fs, struct inode *parent, const char *name, struct inode **inode);
-int tree_create(struct fs *fs, struct inode *parent, const char *name, const struct tree_new *what,
-		struct inode **inode);
-int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *what,
+int tree_create(struct fs *fs, struct inode *parent, const char *name,
+		const struct tree_new *params, struct inode **inode);
+int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *params,
 		 struct inode **inode);
 int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const char *name);
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name);
