@@ -100,9 +100,9 @@ void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place
 int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpfs,
 		      enum owner_charge charge)
 {
-	bool always = charge == OWNER_ALWAYS, own = tmpfs == SYSTEM_TMPFS_OWN;
+	bool always = charge == OWNER_ALWAYS, own_tmpfs = tmpfs == SYSTEM_TMPFS_OWN;
 	const struct ledger_charge charges[] = {{LEDGER_HOST_FILES, 1, always},
-						{LEDGER_HOST_TMPFS, own, always},
+						{LEDGER_HOST_TMPFS, own_tmpfs, always},
 						{LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR, always}};
 
 	scoped_lock(owner_lock(inode));
@@ -111,7 +111,7 @@ int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpf
 	if (error)
 		return error;
 	inode->objects++;
-	inode->tmpfs += own;
+	inode->tmpfs += own_tmpfs;
 	inode->descriptors += LEDGER_DESCRIPTOR;
 	return 0;
 }

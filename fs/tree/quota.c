@@ -115,13 +115,13 @@ int quota_charge_span(const struct file_call *call, enum memory_place place, int
 	return error;
 }
 
-int quota_object(void *quota_owner, int more, enum system_tmpfs tmpfs)
+int quota_object(void *quota_owner, int change, enum system_tmpfs tmpfs)
 {
 	struct inode_call *call = quota_owner;
 
-	if (more > 0)
+	if (change > 0)
 		return owner_take_object(call->fs, call->inode, tmpfs, OWNER_WITHIN_LIMITS);
-	if (more < 0)
+	if (change < 0)
 		owner_give_object(call->fs, call->inode, tmpfs);
 	else if (tmpfs == SYSTEM_TMPFS_OWN)
 		owner_give_tmpfs(call->fs, call->inode);
@@ -215,19 +215,19 @@ bool quota_limited(struct inode *quota_dir)
 	return false;
 }
 
-/* Narrows *left to the room that this quota leaves; sets *nearest to the limit if no nearer
+/* Narrows *room to what this quota leaves; sets *nearest to the limit if no nearer
  * directory has a limit. */
-static void quota_narrow(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *left)
+static void quota_narrow(_Atomic uint64_t *limit, uint64_t used, uint64_t *nearest, uint64_t *room)
 {
-	uint64_t most = atomic_load_explicit(limit, memory_order_relaxed);
-	uint64_t here = most > used ? most - used : 0;
+	uint64_t max = atomic_load_explicit(limit, memory_order_relaxed);
+	uint64_t dir_room = max > used ? max - used : 0;
 
-	if (most == UINT64_MAX)
+	if (max == UINT64_MAX)
 		return;
 	if (*nearest == UINT64_MAX)
-		*nearest = most;
-	if (here < *left)
-		*left = here;
+		*nearest = max;
+	if (dir_room < *room)
+		*room = dir_room;
 }
 
 static uint64_t sum_read(_Atomic int64_t *sum)

@@ -34,7 +34,7 @@ int quota_charge_span(const struct file_call *call, enum memory_place place, int
 		      int64_t bytes);
 
 /* The count_object callback: charges the inode's owner for the object of host/. */
-int quota_object(void *quota_owner, int more, enum system_tmpfs tmpfs);
+int quota_object(void *quota_owner, int change, enum system_tmpfs tmpfs);
 /* The limits callback. */
 enum file_limits quota_limits(void *quota_owner);
 

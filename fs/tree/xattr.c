@@ -122,14 +122,14 @@ int xattr_store(struct fs *fs, struct inode *inode, const char *name, const void
 {
 	uint32_t old = xattr_stored_metadata(inode, name);
 	uint32_t bytes = xattr_metadata(strlen(name), size);
-	uint32_t more = bytes > old ? bytes - old : 0;
-	int error = owner_take_metadata(fs, inode, more, charge);
+	uint32_t growth = bytes > old ? bytes - old : 0;
+	int error = owner_take_metadata(fs, inode, growth, charge);
 
 	if (error)
 		return error;
 	error = xattr_set(&inode->xattrs, name, value, size, flags);
 	if (error)
-		owner_give_metadata(fs, inode, more);
+		owner_give_metadata(fs, inode, growth);
 	else if (bytes < old)
 		owner_give_metadata(fs, inode, old - bytes);
 	return error;
@@ -150,18 +150,18 @@ bool xattr_is_ours(const char *name)
 	return strncmp(name, XATTR_OURS, strlen(XATTR_OURS)) == 0;
 }
 
-static bool xattr_is_shown(const char *name, enum xattr_names which)
+static bool xattr_is_shown(const char *name, enum xattr_names visible)
 {
-	return !xattr_is_ours(name) && (which == XATTR_NAMES_ALL ||
+	return !xattr_is_ours(name) && (visible == XATTR_NAMES_ALL ||
 					strncmp(name, XATTR_TRUSTED, strlen(XATTR_TRUSTED)) != 0);
 }
 
-size_t xattr_list(const struct xattr *list, enum xattr_names which, char *out, size_t capacity)
+size_t xattr_list(const struct xattr *list, enum xattr_names visible, char *out, size_t capacity)
 {
 	size_t needed = 0;
 
 	for (; list; list = list->next) {
-		if (!xattr_is_shown(list->data, which))
+		if (!xattr_is_shown(list->data, visible))
 			continue;
 		if (needed + list->name_bytes <= capacity)
 			memcpy(out + needed, list->data, list->name_bytes);
