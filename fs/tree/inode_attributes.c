@@ -18,9 +18,9 @@
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
-static int attribute_refuse(enum attr_id id, const char *path, const char *why)
+static int attribute_refuse(enum attr_id id, const char *path, const char *reason)
 {
-	log_warn("%s: %s: %s", path, attributes_name(id), why);
+	log_warn("%s: %s: %s", path, attributes_name(id), reason);
 	return -ENOTSUP;
 }
 
@@ -233,15 +233,15 @@ static int dir_attribute_print(FILE *out, struct dir *dir, enum attr_id id)
 
 static int resident_print(FILE *out, struct file *file)
 {
-	uint64_t left = file_allocated(file), host = file_bytes_in(file, PLACE_HOST),
+	uint64_t remaining = file_allocated(file), host = file_bytes_in(file, PLACE_HOST),
 		 disk = file_bytes_in(file, PLACE_DISK);
 
 	/* Memory ahead of the end is not counted in all. */
-	host = host < left ? host : left;
-	left -= host;
-	disk = disk < left ? disk : left;
-	left -= disk;
-	fprintf(out, "%s:%" PRIu64, file_volume(file)->name, left);
+	host = host < remaining ? host : remaining;
+	remaining -= host;
+	disk = disk < remaining ? disk : remaining;
+	remaining -= disk;
+	fprintf(out, "%s:%" PRIu64, file_volume(file)->name, remaining);
 	if (host)
 		fprintf(out, " host:%" PRIu64, host);
 	if (disk)

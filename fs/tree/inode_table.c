@@ -28,7 +28,7 @@ static uint32_t shard_of_slot(uint32_t slot)
 	return slot / INODE_PAGE_SLOTS % INODE_SHARDS;
 }
 
-int inode_table_new(struct inode_table **made)
+int inode_table_new(struct inode_table **new_table)
 {
 	struct inode_table *table = cacheline_calloc(sizeof(*table));
 
@@ -47,7 +47,7 @@ int inode_table_new(struct inode_table **made)
 		 * list. */
 		shard->next_page = i;
 	}
-	*made = table;
+	*new_table = table;
 	return 0;
 }
 
@@ -75,10 +75,10 @@ static int shard_grow(struct inode_table *table, struct inode_shard *shard)
 	if (!slots)
 		return -ENOMEM;
 	atomic_store_explicit(&table->pages[shard->next_page], slots, memory_order_release);
-	shard->fresh = first;
-	shard->fresh_end = shard->fresh + INODE_PAGE_SLOTS;
-	if (shard->fresh == 0)
-		shard->fresh = INODE_ROOT;
+	shard->fresh_slot = first;
+	shard->fresh_end = shard->fresh_slot + INODE_PAGE_SLOTS;
+	if (shard->fresh_slot == 0)
+		shard->fresh_slot = INODE_ROOT;
 	shard->next_page += INODE_SHARDS;
 	/* Only raise: during recovery the header already has the final number of pages. */
 	if (table->journal &&
@@ -134,13 +134,13 @@ static int shard_add(struct inode_table *table, struct inode_shard *shard, struc
 		entry = slot_at(table, slot);
 		shard->first_free = entry->next_free;
 	} else {
-		if (shard->fresh == shard->fresh_end) {
+		if (shard->fresh_slot == shard->fresh_end) {
 			int error = shard_grow(table, shard);
 
 			if (error)
 				return error;
 		}
-		slot = shard->fresh++;
+		slot = shard->fresh_slot++;
 		entry = slot_at(table, slot);
 	}
 	inode->ino = (uint64_t)entry->generation << 32 | slot;
@@ -316,7 +316,7 @@ int inode_table_restore_end(struct inode_table *table)
 			if (rc)
 				return rc;
 		}
-		shard->fresh = shard->fresh_end = 0;
+		shard->fresh_slot = shard->fresh_end = 0;
 		for (uint32_t page = i; page < shard->next_page; page += INODE_SHARDS) {
 			for (uint32_t n = page == 0 ? INODE_ROOT : 0; n < INODE_PAGE_SLOTS; n++) {
 				uint32_t slot = page * INODE_PAGE_SLOTS + n;

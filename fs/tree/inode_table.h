@@ -24,7 +24,7 @@ struct inode_slot {
 struct inode_shard {
 	_Alignas(64) pthread_mutex_t lock;
 	uint32_t first_free;
-	uint32_t fresh, fresh_end; /* slots of the newest page that were never used */
+	uint32_t fresh_slot, fresh_end; /* slots of the newest page that were never used */
 	uint32_t next_page;
 	uint64_t count;
 };
@@ -39,7 +39,7 @@ struct inode_table {
 	struct inode_shard shards[INODE_SHARDS];
 };
 
-int inode_table_new(struct inode_table **made);
+int inode_table_new(struct inode_table **new_table);
 void inode_table_free(struct inode_table *table); /* the inodes are freed already */
 
 /* Gives the inode a number: 0, -ENOMEM or -ENOSPC. inode_table_add_first is for the root, which

@@ -155,10 +155,10 @@ void record_quota_dir(struct fs *fs, const struct inode *inode)
 
 void record_gone(struct fs *fs, const struct inode *inode)
 {
-	struct journal_ino gone = {.ino = inode->ino};
+	struct journal_ino record = {.ino = inode->ino};
 
 	if (atomic_load_explicit(&inode->recorded, memory_order_relaxed))
-		record_append(fs, JOURNAL_GONE, &gone, sizeof(gone));
+		record_append(fs, JOURNAL_GONE, &record, sizeof(record));
 }
 
 void record_rename_name(struct record_rename *rename, const struct dentry *entry)
