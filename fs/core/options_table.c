@@ -340,7 +340,7 @@ static int parse_gpus(const struct option_row *row, const char *text, struct opt
 
 #define FIELD(name) offsetof(struct options, name)
 
-static const struct option_row table[] = {
+static const struct option_row option_table[] = {
     {"backend", "auto|cuda|vulkan|host", "auto", "source of memory; host simulates GPUs",
      parse_choice, FIELD(backend), 0, 0},
     {"gpus", "LIST", NULL, "GPUs to show: 0:2, 0-3, gpu0.mig1, UUIDs (all)", parse_gpus,
@@ -408,7 +408,7 @@ static const char *const handed_on[] = {
 };
 
 /* Options that ask for the default, or are only for mount(8) and systemd. */
-static const char *const ignored[] = {
+static const char *const ignored_options[] = {
     "defaults", "atime", "diratime", "relatime", "norelatime", "default_permissions",
     "nonempty", "auto",	 "noauto",   "nofail",	 "_netdev",    "user",
     "nouser",	"users", "owner",    "noowner",	 "group",      "nogroup",
@@ -431,39 +431,39 @@ enum option_generic option_generic(const char *name, size_t length)
 	for (size_t i = 0; i < COUNT(handed_on); i++)
 		if (name_matches(handed_on[i], name, length))
 			return OPTION_HANDED_ON;
-	for (size_t i = 0; i < COUNT(ignored); i++)
-		if (name_matches(ignored[i], name, length))
+	for (size_t i = 0; i < COUNT(ignored_options); i++)
+		if (name_matches(ignored_options[i], name, length))
 			return OPTION_IGNORED;
 	return OPTION_UNKNOWN;
 }
 
 const struct option_row *option_at(unsigned index)
 {
-	return index < COUNT(table) ? &table[index] : NULL;
+	return index < COUNT(option_table) ? &option_table[index] : NULL;
 }
 
 const struct option_row *option_find(const char *name, size_t length)
 {
-	for (size_t i = 0; i < COUNT(table); i++)
-		if (name_matches(table[i].name, name, length))
-			return &table[i];
+	for (size_t i = 0; i < COUNT(option_table); i++)
+		if (name_matches(option_table[i].name, name, length))
+			return &option_table[i];
 	return NULL;
 }
 
 const char *options_name(unsigned index)
 {
-	if (index < COUNT(table))
-		return table[index].name;
-	index -= COUNT(table);
+	if (index < COUNT(option_table))
+		return option_table[index].name;
+	index -= COUNT(option_table);
 	if (index < COUNT(handed_on))
 		return handed_on[index];
 	index -= COUNT(handed_on);
-	return index < COUNT(ignored) ? ignored[index] : NULL;
+	return index < COUNT(ignored_options) ? ignored_options[index] : NULL;
 }
 
 const char *options_values(unsigned index)
 {
 	if (!options_name(index))
 		return NULL;
-	return index < COUNT(table) ? table[index].values : "";
+	return index < COUNT(option_table) ? option_table[index].values : "";
 }

@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-static const char *const parts[TIMELINE_MARKS] = {
+static const char *const part_names[TIMELINE_MARKS] = {
     [TIMELINE_REAPED] = "reaping",
     [TIMELINE_PROCESS] = "process",
     [TIMELINE_DRIVER] = "driver",
@@ -33,7 +33,7 @@ void timeline_write(const struct timeline *timeline, char text[TIMELINE_TEXT])
 	for (int mark = TIMELINE_SEEN + 1; mark < end; mark++) {
 		int64_t now = timeline->at[mark], part = now > last ? now - last : 0;
 
-		at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "%s %.1f, ", parts[mark],
+		at += snprintf(text + at, TIMELINE_TEXT - (size_t)at, "%s %.1f, ", part_names[mark],
 			       (double)part / 1000);
 		last += part;
 	}

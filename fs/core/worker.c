@@ -14,19 +14,19 @@
 /* Room for the kernel's headers before the data of a write (fuse_in_header and fuse_write_in). */
 #define REQUEST_HEADER_BYTES 4096
 
-static _Thread_local struct worker *self;
+static _Thread_local struct worker *thread_worker;
 static pthread_key_t worker_key;
 static pthread_once_t worker_key_once = PTHREAD_ONCE_INIT;
 
 /* Not in struct worker: threads without a worker also free memory. */
-static _Thread_local struct worker_memory memory;
+static _Thread_local struct worker_memory thread_memory;
 
 void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes)
 {
 	if (!(atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE))
 		return;
-	memory.bytes += bytes;
-	memory.ino = ino;
+	thread_memory.bytes += bytes;
+	thread_memory.ino = ino;
 }
 
 void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_place place,
@@ -34,20 +34,20 @@ void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_plac
 {
 	if (!(atomic_load_explicit(&fs->observers, memory_order_relaxed) & OBSERVE_TRACE))
 		return;
-	memory.in[place] += bytes;
-	memory.ino = ino;
+	thread_memory.in[place] += bytes;
+	thread_memory.ino = ino;
 }
 
 void worker_memory_put_back(const struct worker_memory *previous)
 {
-	memory = *previous;
+	thread_memory = *previous;
 }
 
 struct worker_memory worker_memory_take(void)
 {
-	struct worker_memory previous = memory;
+	struct worker_memory previous = thread_memory;
 
-	memory = (struct worker_memory){0};
+	thread_memory = (struct worker_memory){0};
 	return previous;
 }
 
@@ -109,8 +109,8 @@ void worker_pin(struct worker *worker, void *memory, size_t bytes)
 
 struct worker *worker_self(struct fs *fs)
 {
-	if (self)
-		return self;
+	if (thread_worker)
+		return thread_worker;
 	struct worker *worker = cacheline_calloc(sizeof(*worker));
 	int error = worker ? worker_fill(worker, fs) : -ENOMEM;
 
@@ -125,17 +125,17 @@ struct worker *worker_self(struct fs *fs)
 	/* libfuse cancels its ring threads, and a thread must not end within a request with locks
 	 * held. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	self = worker;
+	thread_worker = worker;
 	return worker;
 }
 
 void worker_end(void)
 {
-	if (!self)
+	if (!thread_worker)
 		return;
 	pthread_setspecific(worker_key, NULL);
-	worker_free(self);
-	self = NULL;
+	worker_free(thread_worker);
+	thread_worker = NULL;
 }
 
 struct copier *worker_copier(struct fs *fs)
@@ -147,10 +147,11 @@ struct copier *worker_copier(struct fs *fs)
 
 uint64_t worker_request(void)
 {
-	return self ? self->request_number : 0;
+	return thread_worker ? thread_worker->request_number : 0;
 }
 
 bool worker_is_interrupted(void)
 {
-	return self && self->interrupted && atomic_load(self->interrupted);
+	return thread_worker && thread_worker->interrupted &&
+	       atomic_load(thread_worker->interrupted);
 }

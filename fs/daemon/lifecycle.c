@@ -286,7 +286,7 @@ struct part {
 };
 
 /* The parts to open while another daemon still serves the files. */
-static const struct part prepared[] = {
+static const struct part prepared_parts[] = {
     {settings_prepare, counters_close},
     {topology_open, topology_close},
     {access_log_part_open, access_log_part_close},
@@ -307,7 +307,7 @@ static const struct part prepared[] = {
 };
 
 /* The files, and the threads working on the files. */
-static const struct part filled[] = {
+static const struct part filled_parts[] = {
     {NULL, worker_close},
     {holds_open, holds_close},
     {tree_open, tree_close},
@@ -348,17 +348,17 @@ static int parts_open(struct fs *fs, const struct part *parts, size_t n)
 
 int fs_prepare(struct fs *fs)
 {
-	return parts_open(fs, prepared, N_PARTS(prepared));
+	return parts_open(fs, prepared_parts, N_PARTS(prepared_parts));
 }
 
 void fs_unprepare(struct fs *fs)
 {
-	parts_close(fs, prepared, N_PARTS(prepared));
+	parts_close(fs, prepared_parts, N_PARTS(prepared_parts));
 }
 
 int fs_fill(struct fs *fs)
 {
-	int error = parts_open(fs, filled, N_PARTS(filled));
+	int error = parts_open(fs, filled_parts, N_PARTS(filled_parts));
 
 	if (error)
 		fs_unprepare(fs);
@@ -374,6 +374,6 @@ int fs_open(struct fs *fs)
 
 void fs_close(struct fs *fs)
 {
-	parts_close(fs, filled, N_PARTS(filled));
-	parts_close(fs, prepared, N_PARTS(prepared));
+	parts_close(fs, filled_parts, N_PARTS(filled_parts));
+	parts_close(fs, prepared_parts, N_PARTS(prepared_parts));
 }
