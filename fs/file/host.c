@@ -133,13 +133,13 @@ int host_new_object(struct volume *volume, const struct file_call *call, enum sy
 }
 
 /* Locks for creating objects; several files share a lock. */
-#define MAKING 16
+#define LOCKS 16
 
 static pthread_mutex_t *object_lock(const struct file *file)
 {
-	static pthread_mutex_t making[MAKING] = {[0 ... MAKING - 1] = PTHREAD_MUTEX_INITIALIZER};
+	static pthread_mutex_t host_locks[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
 
-	return &making[(uintptr_t)file / sizeof(*file) % MAKING];
+	return &host_locks[(uintptr_t)file / sizeof(*file) % LOCKS];
 }
 
 /* Also called without layout_lock (file_object). The journal has the object before any thread can
