@@ -7,7 +7,7 @@
 #include "fs/control/nodes.h"
 #include "fs/ops/ops.h"
 
-static struct fuse_lowlevel_ops tree;
+static struct fuse_lowlevel_ops tree_ops;
 
 /* clang-format off */
 #define ROUTES(ROUTE) \
@@ -72,7 +72,7 @@ static struct fuse_lowlevel_ops tree;
 		if (to_control) \
 			control_operations.operation arguments; \
 		else \
-			tree.operation arguments; \
+			tree_ops.operation arguments; \
 	}
 #define INSERT(operation, to_control, parameters, arguments) table.operation = route_##operation;
 
@@ -83,14 +83,14 @@ const struct fuse_lowlevel_ops *ops_table(void)
 {
 	static struct fuse_lowlevel_ops table;
 
-	ops_name(&tree);
-	ops_attr(&tree);
-	ops_dir(&tree);
-	ops_open(&tree);
-	ops_io(&tree);
-	ops_xattr(&tree);
-	ops_ioctl(&tree);
-	table = tree;
+	ops_name(&tree_ops);
+	ops_attr(&tree_ops);
+	ops_dir(&tree_ops);
+	ops_open(&tree_ops);
+	ops_io(&tree_ops);
+	ops_xattr(&tree_ops);
+	ops_ioctl(&tree_ops);
+	table = tree_ops;
 	ROUTES(INSERT)
 	return &table;
 }

@@ -16,7 +16,7 @@
 
 /* Held until the pid of the new process is known: binder_is waits for the pid. */
 static pthread_mutex_t binder_lock = PTHREAD_MUTEX_INITIALIZER;
-static pid_t binder;
+static pid_t binder_pid;
 
 /* exec closes every other descriptor. */
 static int binder_spawn(int socket, int tree, pid_t *pid)
@@ -32,9 +32,9 @@ static int binder_spawn(int socket, int tree, pid_t *pid)
 	posix_spawn_file_actions_adddup2(&actions, socket, socket);
 	posix_spawn_file_actions_adddup2(&actions, tree, tree);
 	scoped_lock(&binder_lock);
-	int error = -posix_spawn(&binder, "/proc/self/exe", &actions, NULL, argv, environ);
+	int error = -posix_spawn(&binder_pid, "/proc/self/exe", &actions, NULL, argv, environ);
 
-	*pid = binder;
+	*pid = binder_pid;
 	posix_spawn_file_actions_destroy(&actions);
 	return error;
 }
@@ -55,7 +55,7 @@ int binder_bind(int socket, int tree)
 bool binder_is(pid_t pid)
 {
 	scoped_lock(&binder_lock);
-	return pid == binder;
+	return pid == binder_pid;
 }
 
 int binder_run(int socket, const char *tree)

@@ -18,7 +18,7 @@
 #define NOTE_MAX  32
 #define NOTE_DONE "done"
 
-static const char *const states[] = {"", " away", " damaged"};
+static const char *const state_suffixes[] = {"", " away", " damaged"};
 
 static int note_write(struct fs *fs, struct inode *inode, const char *text)
 {
@@ -41,7 +41,7 @@ int spool_note(struct fs *fs, struct inode *inode, uint64_t id, enum inode_resid
 {
 	char text[NOTE_MAX];
 
-	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, states[residency]);
+	snprintf(text, sizeof(text), "%" PRIu64 "%s", id, state_suffixes[residency]);
 	return note_write(fs, inode, text);
 }
 
@@ -70,8 +70,8 @@ int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residen
 		*blank = 0;
 	if (parse_u64(text, 1, UINT64_MAX, id))
 		return -ENODATA;
-	for (unsigned i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		if (strcmp(word, states[i]) == 0) {
+	for (unsigned i = 0; i < sizeof(state_suffixes) / sizeof(state_suffixes[0]); i++)
+		if (strcmp(word, state_suffixes[i]) == 0) {
 			*residency = (enum inode_residency)i;
 			return 0;
 		}

@@ -36,7 +36,7 @@ static const struct number {
 	size_t offset, bytes; /* 4 or 8 */
 	int64_t min, max;
 	enum part part;
-} numbers[] = {
+} number_members[] = {
     {NUMBER(version), 0, SPOOL_NUMBER_MAX, PART_RECORD},
     {NUMBER(sequence), 0, SPOOL_NUMBER_MAX, PART_RECORD},
     {NUMBER(id), 1, SPOOL_NUMBER_MAX, PART_INODE},
@@ -163,10 +163,10 @@ static char *object_write(const struct spool_record *record, enum part last, siz
 		      xattrs, "runs", runs, "blocks", blocks, "fresh", fresh_blocks, "target",
 		      text_json(record->target), "device", text_json(record->device));
 
-	for (size_t i = 0; i < COUNT(numbers); i++)
-		if (numbers[i].part <= last)
-			rc |= json_object_set_new(object, numbers[i].key,
-						  number_json(record, &numbers[i]));
+	for (size_t i = 0; i < COUNT(number_members); i++)
+		if (number_members[i].part <= last)
+			rc |= json_object_set_new(object, number_members[i].key,
+						  number_json(record, &number_members[i]));
 	char *text = rc ? NULL : json_dumps(object, flags);
 
 	json_decref(object);
@@ -254,14 +254,15 @@ static int text_read(const char *text, size_t max, char **string)
 
 static int numbers_read(const json_t *object, struct spool_record *record)
 {
-	for (size_t i = 0; i < COUNT(numbers); i++) {
-		const json_t *member = json_object_get(object, numbers[i].key);
+	for (size_t i = 0; i < COUNT(number_members); i++) {
+		const json_t *member = json_object_get(object, number_members[i].key);
 		int64_t value = json_integer_value(member);
-		char *at = (char *)record + numbers[i].offset;
+		char *at = (char *)record + number_members[i].offset;
 
-		if (!json_is_integer(member) || value < numbers[i].min || value > numbers[i].max)
+		if (!json_is_integer(member) || value < number_members[i].min ||
+		    value > number_members[i].max)
 			return -EUCLEAN;
-		if (numbers[i].bytes == 4)
+		if (number_members[i].bytes == 4)
 			*(uint32_t *)at = (uint32_t)value;
 		else
 			*(int64_t *)at = value;
@@ -429,7 +430,7 @@ static int object_read(const json_t *object, struct spool_record *record, const 
 		if (!member || json_typeof(member) != other_members[i].type)
 			return -EUCLEAN;
 	}
-	if (json_object_size(object) != COUNT(other_members) + COUNT(numbers))
+	if (json_object_size(object) != COUNT(other_members) + COUNT(number_members))
 		return -EUCLEAN;
 	*reason = "a number";
 	int rc = numbers_read(object, record);
