@@ -200,11 +200,11 @@ static int inode_add_name(struct spool_restoring *restoring, struct inode *dir, 
 			  struct spool_found *found)
 {
 	struct fs *fs = restoring->fs;
-	struct inode *existing;
+	struct inode *existing_inode;
 
-	if (tree_lookup(fs, dir, name, &existing) == 0) {
-		inode_put(fs, existing, 1);
-		return existing == found->inode ? 0 : -EEXIST;
+	if (tree_lookup(fs, dir, name, &existing_inode) == 0) {
+		inode_put(fs, existing_inode, 1);
+		return existing_inode == found->inode ? 0 : -EEXIST;
 	}
 	int rc = tree_link(fs, found->inode, dir, name);
 

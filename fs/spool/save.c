@@ -33,18 +33,18 @@ struct spool_file *spool_file_of(struct inode *inode)
 
 	if (file)
 		return file;
-	struct spool_file *new_file = calloc(1, sizeof(*new_file)), *existing = NULL;
+	struct spool_file *new_file = calloc(1, sizeof(*new_file)), *existing_file = NULL;
 
 	if (!new_file)
 		return NULL;
 	pthread_mutex_init(&new_file->lock, NULL);
 	brlock_init(&new_file->marks_lock);
-	if (atomic_compare_exchange_strong(&inode->spool, &existing, new_file))
+	if (atomic_compare_exchange_strong(&inode->spool, &existing_file, new_file))
 		return new_file;
 	brlock_destroy(&new_file->marks_lock);
 	pthread_mutex_destroy(&new_file->lock);
 	free(new_file);
-	return existing;
+	return existing_file;
 }
 
 void spool_free(struct inode *inode)

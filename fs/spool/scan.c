@@ -94,7 +94,7 @@ static int record_scan(struct spool_restoring *restoring, const char *name, uint
 /* Accepts "17" and "17.3" only as spool_file_name writes them. */
 static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 {
-	char canonical[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
+	char canonical_name[SPOOL_FILE_NAME], first[SPOOL_FILE_NAME];
 	const char *dot = strchr(text, '.');
 
 	*version = 0;
@@ -106,8 +106,8 @@ static bool file_name_parse(const char *text, uint64_t *id, uint64_t *version)
 	if (parse_u64(first, 1, UINT64_MAX, id) ||
 	    (dot && parse_u64(dot + 1, 1, UINT64_MAX, version)))
 		return false;
-	spool_file_name(canonical, *id, *version);
-	return strcmp(canonical, text) == 0;
+	spool_file_name(canonical_name, *id, *version);
+	return strcmp(canonical_name, text) == 0;
 }
 
 static bool ends_with(const char *text, const char *end)

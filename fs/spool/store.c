@@ -232,11 +232,11 @@ int spool_data_open(struct spool *spool, uint64_t id, uint64_t version, int flag
 static int record_replace(struct spool *spool, const char *name, const char *text, size_t length,
 			  bool *placed)
 {
-	char temporary[SPOOL_FILE_NAME + 8];
+	char temporary_name[SPOOL_FILE_NAME + 8];
 
-	snprintf(temporary, sizeof(temporary), "%s.tmp", name);
+	snprintf(temporary_name, sizeof(temporary_name), "%s.tmp", name);
 	AUTO_CLOSE int fd =
-	    open_below(spool->records, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	    open_below(spool->records, temporary_name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	int rc = fd < 0 ? fd : io_write_at(fd, text, length, 0, NULL);
 
 	if (rc == 0 && fsync(fd))
@@ -244,11 +244,11 @@ static int record_replace(struct spool *spool, const char *name, const char *tex
 	spool_step(spool);
 	if (rc == 0 && fsync(spool->data))
 		rc = -errno;
-	if (rc == 0 && renameat(spool->records, temporary, spool->records, name))
+	if (rc == 0 && renameat(spool->records, temporary_name, spool->records, name))
 		rc = -errno;
 	spool_step(spool);
 	if (rc) {
-		unlinkat(spool->records, temporary, 0);
+		unlinkat(spool->records, temporary_name, 0);
 		return rc;
 	}
 	*placed = true;
