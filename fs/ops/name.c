@@ -251,10 +251,10 @@ static bool name_make_way(struct op *op, const char *name)
 
 	if (tree_lookup(op->fs, op->inode, name, &inode))
 		return false;
-	bool dropped = S_ISREG(inode->mode) && share_drop_expired(op->fs, inode);
+	bool has_dropped = S_ISREG(inode->mode) && share_drop_expired(op->fs, inode);
 
 	inode_put(op->fs, inode, 1);
-	return dropped;
+	return has_dropped;
 }
 
 /* Whether to try again after an error that may pass: leases, or an open handle of a file in host/,

@@ -220,10 +220,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 	char *names = op.worker->reply;
 	size_t capacity = op.worker->reply_bytes;
 
-	enum xattr_names visible = xattr_names_visible(&op);
+	enum xattr_names visible_names = xattr_names_visible(&op);
 
 	pthread_mutex_lock(&op.inode->lock);
-	size_t size = xattr_list(op.inode->xattrs, visible, names, capacity);
+	size_t size = xattr_list(op.inode->xattrs, visible_names, names, capacity);
 	pthread_mutex_unlock(&op.inode->lock);
 	if (size <= capacity)
 		size += attributes_list(op.inode, names + size, capacity - size);

@@ -150,18 +150,19 @@ bool xattr_is_ours(const char *name)
 	return strncmp(name, XATTR_OURS, strlen(XATTR_OURS)) == 0;
 }
 
-static bool xattr_is_shown(const char *name, enum xattr_names visible)
+static bool xattr_is_shown(const char *name, enum xattr_names visible_names)
 {
-	return !xattr_is_ours(name) && (visible == XATTR_NAMES_ALL ||
+	return !xattr_is_ours(name) && (visible_names == XATTR_NAMES_ALL ||
 					strncmp(name, XATTR_TRUSTED, strlen(XATTR_TRUSTED)) != 0);
 }
 
-size_t xattr_list(const struct xattr *list, enum xattr_names visible, char *out, size_t capacity)
+size_t xattr_list(const struct xattr *list, enum xattr_names visible_names, char *out,
+		  size_t capacity)
 {
 	size_t needed = 0;
 
 	for (; list; list = list->next) {
-		if (!xattr_is_shown(list->data, visible))
+		if (!xattr_is_shown(list->data, visible_names))
 			continue;
 		if (needed + list->name_bytes <= capacity)
 			memcpy(out + needed, list->data, list->name_bytes);

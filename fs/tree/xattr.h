@@ -38,7 +38,8 @@ int xattr_remove(struct xattr **list, const char *name);
 enum xattr_names { XATTR_NAMES_ALL, XATTR_NAMES_BUT_TRUSTED };
 /* Copies the names, each with its NUL, to out (capacity bytes). Returns the bytes needed for all
  * names. */
-size_t xattr_list(const struct xattr *list, enum xattr_names visible, char *out, size_t capacity);
+size_t xattr_list(const struct xattr *list, enum xattr_names visible_names, char *out,
+		  size_t capacity);
 void xattr_free(struct xattr *list);
 /* Iterates: last is NULL at the start; NULL ends. */
 struct xattr_entry {
