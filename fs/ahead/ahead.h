@@ -32,8 +32,8 @@ struct ahead_file {
 	void *file;
 };
 
-/* n_blocks: at most 255. Memory for a block is allocated when the block is first
- * needed. 0 or -ENOMEM. */
+/* n_blocks: at most 255. Memory for a block is allocated when the block is first needed. 0 or
+ * -ENOMEM. */
 int ahead_new(struct backend *backend, unsigned n_blocks, struct ahead **ahead);
 /* No other call is in progress; no file has a block. */
 void ahead_free(struct ahead *ahead);

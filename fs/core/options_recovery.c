@@ -14,7 +14,7 @@
  * allocations. */
 #define OPEN_FILES_MIN 16384
 
-/* Whether recovery=auto must be off, with the reason in reason. */
+/* Whether recovery=auto must be off, and why, in reason. */
 static bool recovery_is_barred(const struct recovery_facts *facts, const struct options *options,
 			       char reason[RECOVERY_WHY_MAX])
 {

@@ -26,7 +26,7 @@ struct extents {
 struct segment {
 	uint64_t offset, bytes;
 	const struct span *span; /* NULL: a hole */
-	uint64_t span_offset;	 /* offset in span */
+	uint64_t span_offset;
 };
 
 struct extents_walk {

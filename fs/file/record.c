@@ -25,12 +25,12 @@ static void extents_to_journal(const struct extents *extents, struct journal_ext
 
 struct journal_extent *file_record_extents(const struct extents *extents)
 {
-	struct journal_extent *converted =
-	    extents->count ? malloc(extents->count * sizeof(*converted)) : NULL;
+	struct journal_extent *journal_extents =
+	    extents->count ? malloc(extents->count * sizeof(*journal_extents)) : NULL;
 
-	if (converted)
-		extents_to_journal(extents, converted);
-	return converted;
+	if (journal_extents)
+		extents_to_journal(extents, journal_extents);
+	return journal_extents;
 }
 
 static struct journal_file file_image(const struct file_call *call, const struct file *file,

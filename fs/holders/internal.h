@@ -76,8 +76,8 @@ struct holds {
 	struct receipt *by_key;
 	struct held_file *by_ino;
 	struct held_chunk *shelf;
-	struct held_chunk
-	    *taken_chunks;	  /* off the shelf, still stored: no record says whose they are */
+	/* Off the shelf, still stored: no record says whose they are. */
+	struct held_chunk *taken_chunks;
 	struct held_chunk *ended; /* whose references of directories are still to be put */
 	uint64_t sequence;
 	_Atomic uint32_t n_files, n_shelved, n_taken;

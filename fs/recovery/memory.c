@@ -46,10 +46,10 @@ static bool is_extent(const struct journal_extent *extent)
 
 static int extents_drop(struct file *file, uint64_t from, uint64_t to)
 {
-	struct extents removed = {0};
-	int rc = extents_cut(&file->extents, from, to, &removed);
+	struct extents removed_extents = {0};
+	int rc = extents_cut(&file->extents, from, to, &removed_extents);
 
-	extents_free(&removed);
+	extents_free(&removed_extents);
 	return rc;
 }
 

@@ -24,8 +24,8 @@ int restore_each(struct restore *restore, int (*visit)(struct restore *, struct 
 {
 	struct inode_table *table = restore->fs->inodes;
 	uint32_t end = inode_table_pages(table) * INODE_PAGE_SLOTS;
-	uint64_t remaining =
-	    inode_table_count(table); /* an upper bound where `visit` removes inodes */
+	/* An upper bound where `visit` removes inodes. */
+	uint64_t remaining = inode_table_count(table);
 	int rc = 0;
 
 	for (uint32_t slot = INODE_ROOT; rc == 0 && remaining && slot < end; slot++) {
