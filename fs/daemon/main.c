@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "common/daemonize.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "fs/control/access_log_file.h"
@@ -20,6 +19,7 @@
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/session.h"
 #include "fs/holders/inode_lease.h"
+#include "fs/keeper/daemonize.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/keeper.h"

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "common/daemonize.h"
 #include "common/runtime_dir.h"
 #include "fs/core/options.h"
+#include "fs/keeper/daemonize.h"
 #include "fs/keeper/fd_table.h"
 #include "fs/keeper/ipc.h"
 

@@ -3,8 +3,8 @@
 /* Going into the background. The launching process waits for the mount, so that a shell gets exit
  * status 0 when the mount answers requests, or 1 when mounting has failed. To be used before
  * threads and CUDA, because neither survives a fork. */
-#ifndef COMMON_DAEMONIZE_H
-#define COMMON_DAEMONIZE_H
+#ifndef FS_KEEPER_DAEMONIZE_H
+#define FS_KEEPER_DAEMONIZE_H
 
 #include "common/log.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/daemonize.h"
+#include "fs/keeper/daemonize.h"
 
 #include <errno.h>
 #include <fcntl.h>
