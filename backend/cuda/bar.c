@@ -9,6 +9,7 @@
 
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 static const struct bar_way *const bar_ways[BAR_OFF] = {
     [BAR_DMABUF] = &cuda_bar_dmabuf,

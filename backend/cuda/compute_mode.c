@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "backend/cuda/provider.h"
+#include "common/log.h"
 
 static const char exclusive_mode[] = "exclusive_process";
 static const char prohibited_mode[] = "prohibited";

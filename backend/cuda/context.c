@@ -5,6 +5,7 @@
 
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 int cuda_result(struct cuda_device *device, gm_CUresult result, const char *call)
 {

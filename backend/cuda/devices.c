@@ -9,6 +9,7 @@
 
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 /* Most bytes to map if NVML does not know: half of the 256 MiB of cards without resizable BAR. */
 #define BAR_BYTES_UNKNOWN (128ULL << 20)

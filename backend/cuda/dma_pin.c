@@ -7,6 +7,7 @@
 
 #include "backend/cuda/dma.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 int cuda_pin(struct copier *base, void *host, size_t bytes)
 {

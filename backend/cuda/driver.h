@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Loads the vendors' libraries at run time, and is the only place that turns CUDA's results into
- * errnos. */
+/* Loads CUDA and NVML at run time, and is the only place that turns CUDA's results into errnos. */
 #ifndef BACKEND_CUDA_DRIVER_H
 #define BACKEND_CUDA_DRIVER_H
 
 #include <stdbool.h>
 
 #include "backend/cuda/abi.h"
-#include "common/log.h"
+#include "common/driver_library.h"
 
 #define CUDA_FIELD(need, field, symbol, arguments) gm_CUresult(*field) arguments;
 struct cuda_driver {
@@ -23,21 +22,6 @@ struct nvml_driver {
 	NVML_FUNCTIONS(NVML_FIELD)
 };
 #undef NVML_FIELD
-
-/* A row of a library's symbol table: which function goes where in the library's struct. */
-struct driver_symbol {
-	const char *name;
-	size_t field; /* offset in the struct */
-	enum { REQUIRED, OPTIONAL } need;
-};
-
-/* Loads a library and fills its struct: 0, or -ENODEV with the missing thing as a line in reason
- * (at most size bytes). A library stays loaded: the drivers' threads do not survive unloading. */
-int driver_load(const char *soname, const struct driver_symbol *symbols, size_t n, void *functions,
-		char *reason, size_t size, void **library);
-
-/* Whether the program has loaded a library by this name. Loads nothing. */
-bool driver_is_loaded(const char *soname);
 
 int driver_load_cuda(struct cuda_driver *cu, char *reason, size_t size);
 int driver_load_nvml(struct nvml_driver *nvml, char *reason, size_t size);

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/dma.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 /* Called by another thread than the copier's own, which sleeps in the kernel while there are no
  * requests. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/provider.h"
+#include "common/log.h"
 
 void nvml_open(struct cuda *cuda)
 {

@@ -9,6 +9,7 @@
 
 #include "backend/providers.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 static int report_unusable(const struct backend_config *config, const char *reason)
 {

@@ -2,27 +2,20 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "backend/vulkan/driver.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/driver_library.h"
+
 static int library_load(struct vulkan_instance *instance, char *reason, size_t size)
 {
-	void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	const char *message = library ? NULL : dlerror();
+	static const struct driver_symbol symbol = {
+	    "vkGetInstanceProcAddr", offsetof(struct vulkan_instance, vkGetInstanceProcAddr),
+	    REQUIRED};
+	void *library;
 
-	if (!library) {
-		snprintf(reason, size, "%s", message ? message : "no libvulkan.so.1");
-		return -ENODEV;
-	}
-	void *function = dlsym(library, "vkGetInstanceProcAddr");
-
-	memcpy(&instance->vkGetInstanceProcAddr, &function, sizeof(function));
-	if (function)
-		return 0;
-	snprintf(reason, size, "libvulkan.so.1 has no vkGetInstanceProcAddr");
-	return -ENODEV;
+	return driver_load("libvulkan.so.1", &symbol, 1, instance, reason, size, &library);
 }
 
 /* NULL, or the name of a missing function. */

@@ -6,11 +6,11 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "backend/cuda/driver.h"
 #include "client/core/error.h"
 #include "client/gpu/external.h"
 #include "client/gpu/levelzero_abi.h"
 #include "common/cleanup.h"
+#include "common/driver_library.h"
 
 #define LIBRARY	    "libze_loader.so.1"
 #define WHY_MAX	    160

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Whether a program has loaded a driver: the answer changes when the program loads the driver. */
-#include "backend/cuda/driver.h"
+#include "common/driver_library.h"
 
 #include <dlfcn.h>
 
