@@ -10,9 +10,9 @@ const struct attribute *attribute_find(const char *name)
 {
 	if (strncmp(name, ATTRIBUTES_PREFIX, strlen(ATTRIBUTES_PREFIX)) == 0)
 		name += strlen(ATTRIBUTES_PREFIX);
-	for (const struct attribute *one = attributes; one->name; one++)
-		if (strcmp(one->name, name) == 0)
-			return one;
+	for (const struct attribute *attribute = attributes; attribute->name; attribute++)
+		if (strcmp(attribute->name, name) == 0)
+			return attribute;
 	return NULL;
 }
 
@@ -20,8 +20,8 @@ int attribute_unknown(const struct command *command, const char *name)
 {
 	struct closest closest = {.word = name};
 
-	for (const struct attribute *one = attributes; one->name; one++)
-		closest_try(&closest, one->name);
+	for (const struct attribute *attribute = attributes; attribute->name; attribute++)
+		closest_try(&closest, attribute->name);
 	if (closest.name)
 		return cli_usage(command, "unknown attribute %s: did you mean %s?", name,
 				 closest.name);

@@ -31,12 +31,12 @@ static json_t *attributes_get(const char *path)
 {
 	json_t *values = json_object();
 
-	for (const struct attribute *one = attributes; one->name; one++) {
+	for (const struct attribute *attribute = attributes; attribute->name; attribute++) {
 		AUTO_FREE char *text = NULL;
 
-		if (one->kind != ATTRIBUTE_READ_ONLY_LINES &&
-		    facts_attribute(path, one->name, &text) == 0)
-			json_object_set_new(values, one->name, json_string(text));
+		if (attribute->kind != ATTRIBUTE_READ_ONLY_LINES &&
+		    facts_attribute(path, attribute->name, &text) == 0)
+			json_object_set_new(values, attribute->name, json_string(text));
 	}
 	return values;
 }
@@ -49,23 +49,23 @@ static int attributes_get_named(const struct request *request, const struct plac
 	for (char **word = request->names; *word; word++) {
 		if (request->of_mount && params_get(place, *word, values) > 0)
 			continue;
-		const struct attribute *one = attribute_find(*word);
+		const struct attribute *attribute = attribute_find(*word);
 		AUTO_FREE char *text = NULL;
 
-		if (!one)
+		if (!attribute)
 			return attribute_unknown(request->command, *word);
-		int error = facts_attribute(path, one->name, &text);
+		int error = facts_attribute(path, attribute->name, &text);
 
 		/* Not each file below a directory has each attribute. */
 		if (error == -ENODATA && request->recursive)
 			continue;
 		if (error == -ENODATA) {
-			cli_error("%s has no %s", path, one->name);
+			cli_error("%s has no %s", path, attribute->name);
 			return CLI_FAILED;
 		}
 		if (error)
 			return cli_fail(path, -error);
-		json_object_set_new(values, one->name, json_string(text));
+		json_object_set_new(values, attribute->name, json_string(text));
 	}
 	return CLI_OK;
 }
@@ -181,9 +181,9 @@ static int get_run(struct cli_args *args)
 			return attribute_unknown(args->command, *name);
 	request.json = json ? json_array() : NULL;
 	for (int i = 0; i < request.n_paths; i++) {
-		int one = get_path(&request, request.paths[i]);
+		int path_status = get_path(&request, request.paths[i]);
 
-		status = status ? status : one;
+		status = status ? status : path_status;
 	}
 	if ((request.n_paths > 1 || request.recursive) && json)
 		written = output_json(json_pack("{s:O}", "paths", request.json));
@@ -197,8 +197,8 @@ static int get_run(struct cli_args *args)
 static void get_offer(int count, char **words, const char *start)
 {
 	(void)words;
-	for (const struct attribute *one = attributes; count && one->name; one++)
-		cli_offer(start, one->name, one->help);
+	for (const struct attribute *attribute = attributes; count && attribute->name; attribute++)
+		cli_offer(start, attribute->name, attribute->help);
 }
 
 static const struct cli_option get_options[] = {
