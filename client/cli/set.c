@@ -22,16 +22,16 @@
 #define NAME_ROOM 128
 
 /* The reason why the mount cannot set the attribute. */
-static const char *set_lacks(const struct place *place, const struct attribute *one,
+static const char *set_lacks(const struct place *place, const struct attribute *attribute,
 			     const char *value)
 {
 	AUTO_FREE char *params = NULL, *spool = NULL, *recovery = NULL;
 
-	if (strcmp(one->name, "force_pcie") == 0)
+	if (strcmp(attribute->name, "force_pcie") == 0)
 		return "the driver offers no forced PCIe mapping here";
-	if (strcmp(one->name, "copy") == 0)
+	if (strcmp(attribute->name, "copy") == 0)
 		return "the CPU has no mapping of this GPU's memory (gpumem doctor says why)";
-	if (strcmp(one->name, "persist") != 0 ||
+	if (strcmp(attribute->name, "persist") != 0 ||
 	    facts_text(place->mount->where, "params", &params) < 0)
 		return "not supported on this mount";
 	spool = facts_line(params, "spool");
@@ -43,26 +43,28 @@ static const char *set_lacks(const struct place *place, const struct attribute *
 	return "not supported on this mount";
 }
 
-static int set_failed(const struct place *place, const struct attribute *one, const char *value,
-		      int error)
+static int set_failed(const struct place *place, const struct attribute *attribute,
+		      const char *value, int error)
 {
 	const char *path = place->path;
 	uint64_t bytes;
 
-	if (error == EINVAL && one->kind == ATTRIBUTE_QUOTA && strcmp(value, "none") != 0 &&
+	if (error == EINVAL && attribute->kind == ATTRIBUTE_QUOTA && strcmp(value, "none") != 0 &&
 	    parse_size(value, &bytes) < 0)
-		cli_error("%s: %s=%s: not a size (5000, 10G, 10GiB, 10GB or none)", path, one->name,
-			  value);
+		cli_error("%s: %s=%s: not a size (5000, 10G, 10GiB, 10GB or none)", path,
+			  attribute->name, value);
 	else if (error == EINVAL)
-		cli_error("%s: %s=%s: not possible here; values are: %s", path, one->name, value,
-			  one->choices);
+		cli_error("%s: %s=%s: not possible here; values are: %s", path, attribute->name,
+			  value, attribute->choices);
 	else if (error == ENOTSUP)
-		cli_error("%s: %s=%s: %s", path, one->name, value, set_lacks(place, one, value));
+		cli_error("%s: %s=%s: %s", path, attribute->name, value,
+			  set_lacks(place, attribute, value));
 	else if (error == EBUSY)
-		cli_error("%s: %s=%s: the file is in use (gpumem sharers)", path, one->name, value);
-	else if (error == EPERM && one->kind == ATTRIBUTE_QUOTA)
+		cli_error("%s: %s=%s: the file is in use (gpumem sharers)", path, attribute->name,
+			  value);
+	else if (error == EPERM && attribute->kind == ATTRIBUTE_QUOTA)
 		cli_error("%s: %s: root and the user of the daemon alone set quotas", path,
-			  one->name);
+			  attribute->name);
 	else
 		return cli_fail(path, error);
 	return error == EINVAL ? CLI_USAGE : (int)cli_status_of(error);
@@ -79,28 +81,28 @@ static const struct attribute *word_attribute(const char *word, char name[NAME_R
 static int set_one(const struct command *command, const struct place *place, const char *word)
 {
 	const char *value = strchr(word, '=') + 1, *path = place->path;
-	char asked[NAME_ROOM];
-	const struct attribute *one = word_attribute(word, asked);
+	char name[NAME_ROOM];
+	const struct attribute *attribute = word_attribute(word, name);
 
-	if (!one)
-		return attribute_unknown(command, asked);
-	if (!*one->choices) {
-		cli_error("%s can only be read", one->name);
+	if (!attribute)
+		return attribute_unknown(command, name);
+	if (!*attribute->choices) {
+		cli_error("%s can only be read", attribute->name);
 		return CLI_DENIED;
 	}
 	AUTO_CLOSE int fd = beneath_open_real(path, O_PATH);
-	char through[BENEATH_THROUGH_MAX];
+	char fd_path[BENEATH_THROUGH_MAX];
 
 	if (fd < 0)
 		return cli_fail(path, -fd);
-	beneath_through(fd, through);
+	beneath_through(fd, fd_path);
 	int bad = strcmp(value, DEFAULT) == 0
-		      ? removexattr(through, one->full)
-		      : setxattr(through, one->full, value, strlen(value), 0);
+		      ? removexattr(fd_path, attribute->full)
+		      : setxattr(fd_path, attribute->full, value, strlen(value), 0);
 
 	if (bad && errno == ENODATA && strcmp(value, DEFAULT) == 0)
 		return CLI_OK;
-	return bad ? set_failed(place, one, value, errno) : CLI_OK;
+	return bad ? set_failed(place, attribute, value, errno) : CLI_OK;
 }
 
 struct setting {
@@ -117,14 +119,14 @@ static int place_set(const struct setting *setting, const struct place *place, b
 
 	for (int i = 0; i < setting->n_words; i++) {
 		char name[NAME_ROOM];
-		const struct attribute *one = word_attribute(setting->words[i], name);
-		bool is_quota = one && one->kind == ATTRIBUTE_QUOTA;
+		const struct attribute *attribute = word_attribute(setting->words[i], name);
+		bool is_quota = attribute && attribute->kind == ATTRIBUTE_QUOTA;
 
 		/* Below a directory, quotas are the directories'. */
 		if (!setting->recursive || !is_quota || is_directory) {
-			int done = set_one(setting->command, place, setting->words[i]);
+			int word_status = set_one(setting->command, place, setting->words[i]);
 
-			status = status ? status : done;
+			status = status ? status : word_status;
 		}
 	}
 	return status;
@@ -188,9 +190,9 @@ static int set_run(struct cli_args *args)
 	setting.words = args->argv + n_paths;
 	setting.n_words = args->argc - n_paths;
 	for (int i = 0; i < n_paths; i++) {
-		int one = path_set(&setting, args->argv[i]);
+		int path_status = path_set(&setting, args->argv[i]);
 
-		status = status ? status : one;
+		status = status ? status : path_status;
 	}
 	return status;
 }
@@ -201,22 +203,25 @@ static void set_offer(int count, char **words, const char *start)
 	char word[96];
 
 	(void)words;
-	for (const struct attribute *one = attributes; count && one->name; one++) {
-		if (!*one->choices)
+	for (const struct attribute *attribute = attributes; count && attribute->name;
+	     attribute++) {
+		if (!*attribute->choices)
 			continue;
-		snprintf(word, sizeof(word), "%s=", one->name);
+		snprintf(word, sizeof(word), "%s=", attribute->name);
 		if (strncmp(start, word, strlen(word)) != 0) {
-			cli_offer(start, word, one->help);
+			cli_offer(start, word, attribute->help);
 			continue;
 		}
-		const char *values = one->kind == ATTRIBUTE_QUOTA ? "none" : one->choices;
+		const char *values =
+		    attribute->kind == ATTRIBUTE_QUOTA ? "none" : attribute->choices;
 
 		for (size_t length; *values; values += length + (values[length] == ' ')) {
 			length = strcspn(values, " ");
-			snprintf(word, sizeof(word), "%s=%.*s", one->name, (int)length, values);
-			cli_offer(start, word, one->help);
+			snprintf(word, sizeof(word), "%s=%.*s", attribute->name, (int)length,
+				 values);
+			cli_offer(start, word, attribute->help);
 		}
-		snprintf(word, sizeof(word), "%s=" DEFAULT, one->name);
+		snprintf(word, sizeof(word), "%s=" DEFAULT, attribute->name);
 		cli_offer(start, word, "remove the setting");
 	}
 }
