@@ -94,9 +94,9 @@ static void complete_option(const struct command *command, const char *start)
 {
 	char word[64];
 
-	for (const struct cli_option *one = command->options; one && one->name; one++) {
-		snprintf(word, sizeof(word), "--%s%s", one->name, one->value ? "=" : "");
-		cli_offer(start, word, one->help);
+	for (const struct cli_option *option = command->options; option && option->name; option++) {
+		snprintf(word, sizeof(word), "--%s%s", option->name, option->value ? "=" : "");
+		cli_offer(start, word, option->help);
 	}
 	cli_offer(start, "--help", "print this");
 }

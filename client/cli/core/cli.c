@@ -119,14 +119,15 @@ static void options_build(const struct command *command, struct option *longs, c
 	*shorts++ = ':';
 	*shorts++ = 'h';
 	longs[used++] = (struct option){"help", no_argument, NULL, 'h'};
-	for (const struct cli_option *one = command->options;
-	     one && one->name && used < OPTIONS_MAX; one++) {
-		longs[used++] = (struct option){
-		    one->name, one->value ? required_argument : no_argument, NULL, one->code};
-		if (one->code >= CLI_LONG)
+	for (const struct cli_option *option = command->options;
+	     option && option->name && used < OPTIONS_MAX; option++) {
+		longs[used++] =
+		    (struct option){option->name, option->value ? required_argument : no_argument,
+				    NULL, option->code};
+		if (option->code >= CLI_LONG)
 			continue;
-		*shorts++ = (char)one->code;
-		if (one->value)
+		*shorts++ = (char)option->code;
+		if (option->value)
 			*shorts++ = ':';
 	}
 	longs[used] = (struct option){0};
@@ -140,8 +141,8 @@ static void option_unknown(const struct command *command, const char *word)
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
 	closest_try(&closest, "help");
-	for (const struct cli_option *one = command->options; one && one->name; one++)
-		closest_try(&closest, one->name);
+	for (const struct cli_option *option = command->options; option && option->name; option++)
+		closest_try(&closest, option->name);
 	if (closest.name)
 		cli_usage(command, "unknown option %s: did you mean --%s?", word, closest.name);
 	else
@@ -178,13 +179,13 @@ static int words_check(struct cli_args *args)
 
 static void help_option_write(FILE *out, const struct cli_option *option)
 {
-	char left[64];
+	char label[64];
 
-	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->code < CLI_LONG ? '-' : ' ',
+	snprintf(label, sizeof(label), "%c%c%s--%s%s%s", option->code < CLI_LONG ? '-' : ' ',
 		 option->code < CLI_LONG ? option->code : ' ',
 		 option->code < CLI_LONG ? ", " : "  ", option->name, option->value ? "=" : "",
 		 option->value ? option->value : "");
-	fprintf(out, "  %-28s %s\n", left, option->help);
+	fprintf(out, "  %-28s %s\n", label, option->help);
 }
 
 void command_help_write(FILE *out, const struct command *command)
@@ -196,8 +197,8 @@ void command_help_write(FILE *out, const struct command *command)
 	if (command->more)
 		fprintf(out, "%s\n", command->more);
 	fputc('\n', out);
-	for (const struct cli_option *one = command->options; one && one->name; one++)
-		help_option_write(out, one);
+	for (const struct cli_option *option = command->options; option && option->name; option++)
+		help_option_write(out, option);
 	help_option_write(out, &help);
 }
 
