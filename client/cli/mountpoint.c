@@ -83,7 +83,7 @@ static int mountpoint_read_id(const struct mountpoint *point, uint64_t *id)
 
 static int inside_fail(const char *path, const struct mount_at *mount)
 {
-	cli_error("%s: not a mountpoint: gpumem umount %s", path, mount->where);
+	cli_error("%s: not a mountpoint: gpumem umount %s", path, mount->mountpoint);
 	return CLI_NOT_MOUNTED;
 }
 

@@ -135,7 +135,7 @@ static void file_ask(struct parking *parking, const char *word)
 		parking->status = status;
 		return;
 	}
-	parking->where = place.mount->where;
+	parking->where = place.mount->mountpoint;
 	parking->inside = place.inside;
 	place_ask(parking, place.path);
 }
@@ -156,7 +156,7 @@ static void process_ask(struct parking *parking)
 	}
 	mounts_keep(&mounts, mount_is_usable);
 	for (size_t i = 0; i < mounts.count; i++) {
-		parking->where = mounts.at[i].where;
+		parking->where = mounts.at[i].mountpoint;
 		place_ask(parking, parking->where);
 	}
 	mounts_free(&mounts);

@@ -254,11 +254,11 @@ static int gpu_free(const struct command *command, const char *word, const char 
 		return cli_usage(command, "%s: expected a mount or the directory of a GPU", word);
 	if (asprintf(&line, "%s%sevict=%s", inside, *inside ? "." : "", size) < 0)
 		return cli_fail(word, ENOMEM);
-	json_t *before = facts_stats(place.mount->where);
+	json_t *before = facts_stats(place.mount->mountpoint);
 
 	status = params_set(&place, 1, &line);
 	if (status != CLI_USAGE)
-		rows_add(rows, place.mount->where, inside, before);
+		rows_add(rows, place.mount->mountpoint, inside, before);
 	json_decref(before);
 	return status;
 }

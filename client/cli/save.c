@@ -102,8 +102,8 @@ static int save_mounts(json_t *all)
 			continue;
 		count++;
 		error = mounts_answers(&mounts.at[i]);
-		int one = error ? cli_fail(mounts.at[i].where, -error)
-				: mount_save(mounts.at[i].where, all, SPOOL_MAY_LACK);
+		int one = error ? cli_fail(mounts.at[i].mountpoint, -error)
+				: mount_save(mounts.at[i].mountpoint, all, SPOOL_MAY_LACK);
 
 		status = one ? one : status;
 	}

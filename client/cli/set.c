@@ -32,7 +32,7 @@ static const char *set_lacks(const struct place *place, const struct attribute *
 	if (strcmp(attribute->name, "copy") == 0)
 		return "the CPU has no mapping of this GPU's memory (gpumem doctor says why)";
 	if (strcmp(attribute->name, "persist") != 0 ||
-	    facts_text(place->mount->where, "params", &params) < 0)
+	    facts_text(place->mount->mountpoint, "params", &params) < 0)
 		return "not supported on this mount";
 	spool = facts_line(params, "spool");
 	recovery = facts_line(params, "recovery");

@@ -112,7 +112,7 @@ static void facts_set_driver(json_t *object, const char *version)
 /* The facts of a mount: an object, which has "error" and "message" if the mount does not answer. */
 static json_t *mount_facts(const struct mount_at *mount, int *error)
 {
-	json_t *facts = json_pack("{s:o}", "mount", output_json_text(mount->where)),
+	json_t *facts = json_pack("{s:o}", "mount", output_json_text(mount->mountpoint)),
 	       *gpus = json_array(), *volume;
 	AUTO_FREE char *version = NULL, *params = NULL;
 	json_t *stats = NULL;
@@ -120,13 +120,13 @@ static json_t *mount_facts(const struct mount_at *mount, int *error)
 
 	*error = -mounts_answers(mount);
 	if (!*error)
-		stats = facts_stats(mount->where);
+		stats = facts_stats(mount->mountpoint);
 	if (!*error && !stats)
 		*error = errno;
 	if (stats)
-		*error = -facts_text(mount->where, "version", &version);
+		*error = -facts_text(mount->mountpoint, "version", &version);
 	if (!*error)
-		*error = -facts_text(mount->where, "params", &params);
+		*error = -facts_text(mount->mountpoint, "params", &params);
 	if (*error) {
 		json_object_set_new(facts, "error", json_string(strerrorname_np(*error)));
 		json_object_set_new(facts, "message", json_string(cli_words(*error)));

@@ -42,7 +42,7 @@ static bool mount_is_usable(const struct mount_at *mount)
 	AUTO_FREE char *text = NULL, *line = NULL;
 	uint64_t number;
 
-	if (mounts_answers(mount) || facts_text(mount->where, "params", &text) < 0)
+	if (mounts_answers(mount) || facts_text(mount->mountpoint, "params", &text) < 0)
 		return false;
 	line = facts_line(text, "daemon"); /* "1 process 27 keeper 26"; not with every daemon */
 	char *word = line ? strstr(line, "process ") : NULL;
@@ -75,7 +75,7 @@ static bool file_is_open(pid_t pid, dev_t device)
 /* An error of a mount that has no files of the process, and may be ending, is no error. */
 static int mount_fail(const struct mount_at *mount, pid_t pid, int error)
 {
-	return file_is_open(pid, mount->device) ? cli_fail(mount->where, -error) : CLI_OK;
+	return file_is_open(pid, mount->device) ? cli_fail(mount->mountpoint, -error) : CLI_OK;
 }
 
 /* Mounts that do not answer, mounts of a part of a file system, and mounts of another container
@@ -97,7 +97,7 @@ static int unread_check(const struct files *files)
 			continue;
 		cli_error("process %d has files of %s open, and what it has mapped there cannot be "
 			  "read here: the daemon has ended, or runs in another container",
-			  (int)files->pid, theirs.at[i].where);
+			  (int)files->pid, theirs.at[i].mountpoint);
 		status = CLI_FAILED;
 	}
 	mounts_free(&theirs);
@@ -142,7 +142,7 @@ static int leases_read(struct files *files)
 	free(files->leased);
 	files->leased = NULL;
 	for (size_t i = 0; i < files->mounts.count && !status; i++) {
-		files->reading = files->mounts.at[i].where;
+		files->reading = files->mounts.at[i].mountpoint;
 		int error = facts_sharers(files->reading, lease_look, files);
 
 		if (error)
@@ -185,7 +185,7 @@ static int leases_wait(struct files *files)
 static int mount_park(const struct mount_at *mount, const struct park_request *request)
 {
 	AUTO_ANSWERS struct park_answers answers = {0};
-	int error = park_ask(mount->where, request, &answers), pid = (int)request->pid;
+	int error = park_ask(mount->mountpoint, request, &answers), pid = (int)request->pid;
 
 	/* ENOTTY: an older daemon. */
 	if (error && error != -ESRCH && error != -ENOTTY)
@@ -213,7 +213,7 @@ static void park_withdraw(const struct files *files, enum park_when when)
 
 	for (size_t i = 0; i < files->mounts.count; i++) {
 		AUTO_ANSWERS struct park_answers answers = {0};
-		park_ask(files->mounts.at[i].where, &request, &answers);
+		park_ask(files->mounts.at[i].mountpoint, &request, &answers);
 	}
 }
 
@@ -241,11 +241,11 @@ static int mount_unpark(const struct mount_at *mount, pid_t pid, uint32_t *count
 	const struct park_request request = {GPUMEM_NOTICE_UNPARK, PARK_NOW, pid, UNPARK_WAIT_S};
 	double until = cli_seconds() + LISTEN_WAIT_S;
 	AUTO_ANSWERS struct park_answers answers = {0};
-	int error = park_ask(mount->where, &request, &answers);
+	int error = park_ask(mount->mountpoint, &request, &answers);
 
 	while (error == -ESRCH && cli_seconds() < until && file_is_open(pid, mount->device)) {
 		usleep(POLL_US);
-		error = park_ask(mount->where, &request, &answers);
+		error = park_ask(mount->mountpoint, &request, &answers);
 	}
 	if (error == -ESRCH || error == -ENOTTY || !file_is_open(pid, mount->device))
 		return CLI_OK;

@@ -27,7 +27,7 @@ static bool line_parse(char *text, struct mount_at *mount)
 
 	if (!mount_line_parse(text, &line) || !line.type || strcmp(line.type, MOUNTS_TYPE) != 0)
 		return false;
-	*mount = (struct mount_at){.where = line.mountpoint,
+	*mount = (struct mount_at){.mountpoint = line.mountpoint,
 				   .root = line.root,
 				   .options = line.options,
 				   .device = line.device,
@@ -37,7 +37,7 @@ static bool line_parse(char *text, struct mount_at *mount)
 
 static void mount_free(struct mount_at *mount)
 {
-	free(mount->where);
+	free(mount->mountpoint);
 	free(mount->root);
 	free(mount->options);
 }
@@ -52,10 +52,10 @@ static int mounts_append(struct mounts *mounts, const struct mount_at *mount)
 	struct mount_at *new = &more[mounts->count];
 
 	*new = *mount;
-	new->where = strdup(mount->where);
+	new->mountpoint = strdup(mount->mountpoint);
 	new->root = strdup(mount->root);
 	new->options = strdup(mount->options);
-	if (!new->where || !new->root || !new->options) {
+	if (!new->mountpoint || !new->root || !new->options) {
 		mount_free(new);
 		return -ENOMEM;
 	}
@@ -140,12 +140,12 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
 
 	/* A later mount on the same place hides an earlier mount. */
 	for (size_t i = 0; i < mounts->count; i++)
-		if (path_below(path, mounts->at[i].where) &&
-		    (!found || strlen(mounts->at[i].where) >= strlen(found->where)))
+		if (path_below(path, mounts->at[i].mountpoint) &&
+		    (!found || strlen(mounts->at[i].mountpoint) >= strlen(found->mountpoint)))
 			found = &mounts->at[i];
 	if (!found)
 		return NULL;
-	const char *rest = path_below(path, found->where);
+	const char *rest = path_below(path, found->mountpoint);
 	const char *root = strcmp(found->root, "/") == 0 && *rest ? "" : found->root;
 
 	if (asprintf(inside, "%s%s", root, rest) < 0)
@@ -156,7 +156,7 @@ const struct mount_at *mounts_of(const struct mounts *mounts, const char *path, 
 const struct mount_at *mounts_at(const struct mounts *mounts, const char *path, uint64_t id)
 {
 	for (size_t i = 0; i < mounts->count; i++)
-		if (mounts->at[i].id == id && strcmp(mounts->at[i].where, path) == 0)
+		if (mounts->at[i].id == id && strcmp(mounts->at[i].mountpoint, path) == 0)
 			return &mounts->at[i];
 	return NULL;
 }
@@ -186,8 +186,8 @@ static int mount_request(const struct mount_at *mount)
 	struct stat st;
 
 	if (strcmp(mount->root, "/") != 0)
-		return stat(mount->where, &st) < 0 ? errno : 0;
-	if (asprintf(&version, "%s/.gpumem/version", mount->where) < 0)
+		return stat(mount->mountpoint, &st) < 0 ? errno : 0;
+	if (asprintf(&version, "%s/.gpumem/version", mount->mountpoint) < 0)
 		return ENOMEM;
 	AUTO_FCLOSE FILE *file = fopen(version, "re");
 
@@ -244,7 +244,7 @@ int mounts_drop_dead(struct mounts *mounts)
 		int error = mounts_answers(&mounts->at[i]);
 
 		if (error) {
-			status = cli_fail(mounts->at[i].where, -error);
+			status = cli_fail(mounts->at[i].mountpoint, -error);
 			mounts_drop(mounts, mounts->at[i].device);
 		} else {
 			i++;
@@ -272,7 +272,7 @@ static int place_locate(const char *path, struct place *place)
 		return CLI_NOT_MOUNTED;
 	}
 	error = mounts_answers(place->mount);
-	return error ? cli_fail(place->mount->where, -error) : CLI_OK;
+	return error ? cli_fail(place->mount->mountpoint, -error) : CLI_OK;
 }
 
 bool place_is_mount(const struct place *place)
@@ -325,9 +325,9 @@ static int each_whole_mount(int (*each)(const char *where, const char *inside, v
 			continue;
 		error = mounts_answers(&mounts.at[i]);
 		if (!error)
-			error = each(mounts.at[i].where, "/", context);
+			error = each(mounts.at[i].mountpoint, "/", context);
 		if (error)
-			status = cli_fail(mounts.at[i].where, -error);
+			status = cli_fail(mounts.at[i].mountpoint, -error);
 	}
 	mounts_free(&mounts);
 	return status;
@@ -344,7 +344,7 @@ int place_each(const char *path, int (*each)(const char *where, const char *insi
 
 	if (status)
 		return status;
-	int error = each(place.mount->where, place.inside, context);
+	int error = each(place.mount->mountpoint, place.inside, context);
 
-	return error ? cli_fail(place.mount->where, -error) : CLI_OK;
+	return error ? cli_fail(place.mount->mountpoint, -error) : CLI_OK;
 }

@@ -14,7 +14,7 @@
 #define MOUNTS_TYPE "fuse.gpumemfs"
 
 struct mount_at {
-	char *where;   /* an absolute path without symbolic links */
+	char *mountpoint; /* an absolute path without symbolic links */
 	char *root;    /* the part of the file system that is mounted: "/", but for bind mounts of a
 			  part */
 	char *options; /* "rw,nosuid,..." */

@@ -180,10 +180,10 @@ static int params_write(const char *where, const char *lines)
 int params_set(const struct place *place, int count, char **words)
 {
 	AUTO_FREE char *now = NULL, *lines = strdup("");
-	int error = -facts_text(place->mount->where, "params", &now);
+	int error = -facts_text(place->mount->mountpoint, "params", &now);
 
 	if (error)
-		return cli_fail(place->mount->where, error);
+		return cli_fail(place->mount->mountpoint, error);
 	for (int i = 0; i < count; i++) {
 		AUTO_FREE char *line = param_line(now, words[i]), *before = lines;
 
@@ -192,10 +192,10 @@ int params_set(const struct place *place, int count, char **words)
 			return CLI_USAGE;
 		if (!before || asprintf(&lines, "%s%s", before, line) < 0) {
 			lines = NULL;
-			return cli_fail(place->mount->where, ENOMEM);
+			return cli_fail(place->mount->mountpoint, ENOMEM);
 		}
 	}
-	return params_write(place->mount->where, lines);
+	return params_write(place->mount->mountpoint, lines);
 }
 
 static bool param_is_asked(const char *name, const char *asked)
@@ -213,7 +213,7 @@ static bool param_is_asked(const char *name, const char *asked)
 int params_get(const struct place *place, const char *asked, json_t *values)
 {
 	AUTO_FREE char *now = NULL;
-	int error = facts_text(place->mount->where, "params", &now), found = 0;
+	int error = facts_text(place->mount->mountpoint, "params", &now), found = 0;
 	char *rest = now, *line;
 
 	while (!error && (line = strsep(&rest, "\n"))) {

@@ -217,7 +217,7 @@ static void report_error(struct doctor *doctor, const char *where, int error)
 static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL, *params = NULL;
-	const char *where = mount->where;
+	const char *where = mount->mountpoint;
 	int error = mounts_answers(mount);
 	const json_t *volume;
 	size_t i;

@@ -89,7 +89,7 @@ static void lease_add(void *context, const struct sharer *sharer)
 	struct search *search = context;
 	AUTO_FREE char *path = NULL;
 
-	if (asprintf(&path, "%s%s%s", search->mount->where, *sharer->path == '/' ? "" : ": ",
+	if (asprintf(&path, "%s%s%s", search->mount->mountpoint, *sharer->path == '/' ? "" : ": ",
 		     sharer->path) < 0)
 		return;
 	struct use *use = use_of(search, &(struct found){.pid = sharer->pid,
@@ -219,7 +219,7 @@ static int leases_read(struct search *search)
 		if (strcmp(search->mount->root, "/") != 0 ||
 		    (search->filter->device && search->filter->device != search->mount->device))
 			continue;
-		search->error = facts_sharers(search->mount->where, lease_add, search);
+		search->error = facts_sharers(search->mount->mountpoint, lease_add, search);
 	}
 	return search->error;
 }

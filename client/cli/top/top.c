@@ -164,7 +164,8 @@ static int mount_top(const struct cli_args *args, uint64_t ms, uint64_t count, b
 
 	if (args->argc) {
 		status = place_find(args->argv[0], &place);
-		return status == CLI_OK ? sample_show(place.mount->where, ms, count, json) : status;
+		return status == CLI_OK ? sample_show(place.mount->mountpoint, ms, count, json)
+					: status;
 	}
 	int error = mounts_find(&mounts);
 
@@ -173,7 +174,7 @@ static int mount_top(const struct cli_args *args, uint64_t ms, uint64_t count, b
 	const struct mount_at *mount = mounts.count ? mounts_whole(&mounts, &mounts.at[0]) : NULL;
 
 	if (mount) {
-		status = sample_show(mount->where, ms, count, json);
+		status = sample_show(mount->mountpoint, ms, count, json);
 	} else {
 		cli_error("no gpumemfs is mounted here");
 		status = CLI_NOT_MOUNTED;

@@ -58,11 +58,11 @@ START_TEST(paths_are_found_on_their_mounts)
 	if (mount) {
 		const struct mount_at *whole = mounts_whole(&mounts, mount);
 
-		ck_assert_str_eq(mount->where, places[_i].where);
+		ck_assert_str_eq(mount->mountpoint, places[_i].where);
 		ck_assert_str_eq(inside, places[_i].inside);
 		ck_assert_int_eq(!whole, !places[_i].whole);
 		if (whole)
-			ck_assert_str_eq(whole->where, places[_i].whole);
+			ck_assert_str_eq(whole->mountpoint, places[_i].whole);
 	}
 	free(inside);
 	mounts_free(&mounts);
