@@ -31,13 +31,13 @@ static int text_read_all(int fd, char **text)
 		used += (size_t)n;
 		if (used < room - 1)
 			continue;
-		char *more = room < TEXT_MAX ? realloc(all, room *= 2) : NULL;
+		char *new_text = room < TEXT_MAX ? realloc(all, room *= 2) : NULL;
 
-		if (!more) {
+		if (!new_text) {
 			free(all);
 			return room < TEXT_MAX ? -ENOMEM : -EFBIG;
 		}
-		all = more;
+		all = new_text;
 	}
 	if (!all)
 		return -ENOMEM;
@@ -63,16 +63,16 @@ static int text_read(const char *path, char **text)
 {
 	int error = -ESTALE;
 
-	for (unsigned tries = 0; error == -ESTALE && tries < TRIES; tries++)
+	for (unsigned attempt = 0; error == -ESTALE && attempt < TRIES; attempt++)
 		error = text_read_once(path, text);
 	return error;
 }
 
-int facts_text(const char *where, const char *name, char **text)
+int facts_text(const char *mountpoint, const char *name, char **text)
 {
 	AUTO_FREE char *path = NULL;
 
-	if (asprintf(&path, "%s/.gpumem/%s", where, name) < 0)
+	if (asprintf(&path, "%s/.gpumem/%s", mountpoint, name) < 0)
 		return -ENOMEM;
 	return text_read(path, text);
 }
@@ -96,10 +96,10 @@ char *facts_first_line(const char *root, const char *path)
 }
 
 /* An object with a list. */
-static json_t *facts_json(const char *where, const char *name, const char *list)
+static json_t *facts_json(const char *mountpoint, const char *name, const char *list)
 {
 	AUTO_FREE char *text = NULL;
-	int error = facts_text(where, name, &text);
+	int error = facts_text(mountpoint, name, &text);
 
 	if (error) {
 		errno = -error;
@@ -114,14 +114,14 @@ static json_t *facts_json(const char *where, const char *name, const char *list)
 	return NULL;
 }
 
-json_t *facts_stats(const char *where)
+json_t *facts_stats(const char *mountpoint)
 {
-	return facts_json(where, "stats.json", "volumes");
+	return facts_json(mountpoint, "stats.json", "volumes");
 }
 
-json_t *facts_users(const char *where)
+json_t *facts_users(const char *mountpoint)
 {
-	return facts_json(where, "users", "users");
+	return facts_json(mountpoint, "users", "users");
 }
 
 uint64_t facts_number(const json_t *object, const char *name)
@@ -157,33 +157,33 @@ char *facts_line(const char *text, const char *name)
 /* The least right stands for an access that this version does not know. */
 static const char *access_known(const char *text)
 {
-	static const char *const known[] = {"rw", "copy"};
+	static const char *const accesses[] = {"rw", "copy"};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strcmp(text, known[i]) == 0)
-			return known[i];
+	for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++)
+		if (strcmp(text, accesses[i]) == 0)
+			return accesses[i];
 	return "ro";
 }
 
-int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
+int facts_sharers(const char *mountpoint, void (*visit)(void *context, const struct sharer *sharer),
 		  void *context)
 {
-	json_t *stats = facts_stats(where), *leases = json_object_get(stats, "leases"), *one;
+	json_t *stats = facts_stats(mountpoint), *leases = json_object_get(stats, "leases"), *lease;
 	int error = !stats ? -errno : json_is_array(leases) ? 0 : -EPROTO;
 	size_t i;
 
-	json_array_foreach (leases, i, one) {
+	json_array_foreach (leases, i, lease) {
 		char hidden[sizeof("inode 18446744073709551615")];
-		const char *access = json_string_value(json_object_get(one, "access"));
-		const char *path = json_string_value(json_object_get(one, "path"));
+		const char *access = json_string_value(json_object_get(lease, "access"));
+		const char *path = json_string_value(json_object_get(lease, "path"));
 		AUTO_FREE char *unescaped = path ? strdup(path) : NULL;
 		struct sharer sharer = {
-		    .bytes = facts_number(one, "bytes"),
+		    .bytes = facts_number(lease, "bytes"),
 		    .access = access_known(access ? access : ""),
-		    .uid = (uid_t)facts_number(one, "uid"),
-		    .pid = (pid_t)facts_number(one, "pid"),
-		    .since = (int64_t)facts_number(one, "since"),
-		    .inode = facts_number(one, "inode"),
+		    .uid = (uid_t)facts_number(lease, "uid"),
+		    .pid = (pid_t)facts_number(lease, "pid"),
+		    .since = (int64_t)facts_number(lease, "since"),
+		    .inode = facts_number(lease, "inode"),
 		    .path = unescaped,
 		};
 
@@ -193,7 +193,7 @@ int facts_sharers(const char *where, void (*each)(void *context, const struct sh
 			snprintf(hidden, sizeof(hidden), "inode %" PRIu64, sharer.inode);
 			sharer.path = hidden;
 		}
-		each(context, &sharer);
+		visit(context, &sharer);
 	}
 	json_decref(stats);
 	return error;

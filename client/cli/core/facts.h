@@ -10,14 +10,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Reads where/.gpumem/name into allocated text: 0 or -errno. */
-int facts_text(const char *where, const char *name, char **text);
+/* Reads mountpoint/.gpumem/name into allocated text: 0 or -errno. */
+int facts_text(const char *mountpoint, const char *name, char **text);
 /* The first line of the file at root followed by path, allocated; NULL: there is none. */
 char *facts_first_line(const char *root, const char *path);
 /* Reads stats.json. NULL with errno; EPROTO: stats.json has another form. */
-json_t *facts_stats(const char *where);
+json_t *facts_stats(const char *mountpoint);
 /* The same for users, what each user is charged for. */
-json_t *facts_users(const char *where);
+json_t *facts_users(const char *mountpoint);
 /* A member of a volume or of stats.json; 0 if the daemon's version does not have the member. */
 uint64_t facts_number(const json_t *object, const char *name);
 /* The rest of the line "name ..." of params or version, allocated; NULL: no such line. */
@@ -36,8 +36,8 @@ struct sharer {
 	uint64_t inode;
 };
 
-/* Calls each for every lease of a mount that the daemon shows to the caller: 0 or -errno. */
-int facts_sharers(const char *where, void (*each)(void *context, const struct sharer *sharer),
+/* Calls visit for every lease of a mount that the daemon shows to the caller: 0 or -errno. */
+int facts_sharers(const char *mountpoint, void (*visit)(void *context, const struct sharer *sharer),
 		  void *context);
 /* Whether path is inside or below inside; both begin with "/". */
 bool facts_is_below(const char *path, const char *inside);
