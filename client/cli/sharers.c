@@ -15,7 +15,7 @@
 #define COMMAND_CELLS 48
 
 struct sharers {
-	const char *where;  /* the mount */
+	const char *mountpoint;
 	const char *inside; /* only this path and the paths below */
 	json_t *all;
 };
@@ -29,41 +29,41 @@ static void sharer_add(void *context, const struct sharer *sharer)
 		return;
 	const char *between = *sharer->path == '/' ? "" : ": ";
 
-	if (asprintf(&path, "%s%s%s", sharers->where, between, sharer->path) < 0)
+	if (asprintf(&path, "%s%s%s", sharers->mountpoint, between, sharer->path) < 0)
 		return;
-	json_t *one = json_pack(
+	json_t *row = json_pack(
 	    "{s:o, s:I, s:I, s:s, s:o, s:I, s:o, s:I}", "path", output_json_text(path), "pid",
 	    (json_int_t)sharer->pid, "uid", (json_int_t)sharer->uid, "access", sharer->access,
 	    "command", output_json_text(command), "bytes", (json_int_t)sharer->bytes, "user",
-	    output_json_user(sharer->uid), "since", (json_int_t)sharer->since);
+	    output_json_user(sharer->uid), "since", (json_int_t)sharer->start);
 
-	if (one)
-		json_array_append_new(sharers->all, one);
+	if (row)
+		json_array_append_new(sharers->all, row);
 }
 
-static const char *since_text(const json_t *one, char text[OUTPUT_TEXT_MAX])
+static const char *since_text(const json_t *row, char text[OUTPUT_TEXT_MAX])
 {
-	time_t since = (time_t)facts_number(one, "since");
-	struct tm when;
+	time_t start = (time_t)facts_number(row, "since");
+	struct tm date;
 
-	if (!since || !localtime_r(&since, &when) ||
-	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &when))
+	if (!start || !localtime_r(&start, &date) ||
+	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &date))
 		snprintf(text, OUTPUT_TEXT_MAX, "-");
 	return text;
 }
 
-static void sharer_row(struct table *table, const json_t *one)
+static void sharer_row(struct table *table, const json_t *row)
 {
-	char size[OUTPUT_TEXT_MAX], since[OUTPUT_TEXT_MAX];
+	char size[OUTPUT_TEXT_MAX], start[OUTPUT_TEXT_MAX];
 
-	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(one, "pid"));
-	table_user(table, COLOUR_NONE, one);
-	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "access")));
-	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(one, "bytes"), size));
-	table_cell(table, COLOUR_NONE, "%s", since_text(one, since));
+	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(row, "pid"));
+	table_user(table, COLOUR_NONE, row);
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(row, "access")));
+	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(row, "bytes"), size));
+	table_cell(table, COLOUR_NONE, "%s", since_text(row, start));
 	table_cell(table, COLOUR_NONE, "%.*s", COMMAND_CELLS,
-		   json_string_value(json_object_get(one, "command")));
-	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "path")));
+		   json_string_value(json_object_get(row, "command")));
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(row, "path")));
 }
 
 static void sharers_write(const json_t *all)
@@ -81,11 +81,11 @@ static void sharers_write(const json_t *all)
 	table_list(TABLE(columns), all, sharer_row);
 }
 
-static int sharers_of_mount(const char *where, const char *inside, void *all)
+static int sharers_of_mount(const char *mountpoint, const char *inside, void *all)
 {
-	struct sharers sharers = {where, inside, all};
+	struct sharers sharers = {mountpoint, inside, all};
 
-	return facts_sharers(where, sharer_add, &sharers);
+	return facts_sharers(mountpoint, sharer_add, &sharers);
 }
 
 static int sharers_run(struct cli_args *args)

@@ -182,7 +182,7 @@ int facts_sharers(const char *mountpoint, void (*visit)(void *context, const str
 		    .access = access_known(access ? access : ""),
 		    .uid = (uid_t)facts_number(lease, "uid"),
 		    .pid = (pid_t)facts_number(lease, "pid"),
-		    .since = (int64_t)facts_number(lease, "since"),
+		    .start = (int64_t)facts_number(lease, "since"),
 		    .inode = facts_number(lease, "inode"),
 		    .path = unescaped,
 		};

@@ -29,7 +29,7 @@ struct sharer {
 	const char *access; /* "rw", "ro", or "copy" */
 	uid_t uid;
 	pid_t pid;     /* in the daemon's namespace */
-	int64_t since; /* seconds since the epoch */
+	int64_t start; /* seconds since the epoch */
 	/* Within the file system; valid during the call. A file that the caller may not see has
 	 * "inode N" in the place of a path. */
 	const char *path;
