@@ -19,7 +19,7 @@
 struct client {
 	uint64_t id; /* 0: none */
 	uint64_t bytes;
-	bool here; /* it is a client of the GPU */
+	bool is_of_gpu;
 };
 
 struct clients {
@@ -57,7 +57,7 @@ static void line_read(char *line, const char *pci, struct client *client)
 	value += strspn(value, " \t");
 	value[strcspn(value, "\n")] = '\0';
 	if (strcmp(line, "drm-pdev") == 0)
-		client->here = strcmp(value, pci) == 0;
+		client->is_of_gpu = strcmp(value, pci) == 0;
 	else if (strcmp(line, "drm-client-id") == 0 && parse_u64(value, 1, UINT64_MAX, &id) == 0)
 		client->id = id;
 	else if (strncmp(line, resident, strlen(resident)) == 0)
@@ -72,7 +72,7 @@ static void fdinfo_read(const char *path, const char *pci, struct clients *clien
 
 	while (file && fgets(line, sizeof(line), file))
 		line_read(line, pci, &client);
-	if (!client.here || !client.id || clients->n == CLIENTS_MAX)
+	if (!client.is_of_gpu || !client.id || clients->n == CLIENTS_MAX)
 		return;
 	for (unsigned i = 0; i < clients->n; i++)
 		if (clients->ids[i] == client.id)
@@ -81,9 +81,9 @@ static void fdinfo_read(const char *path, const char *pci, struct clients *clien
 	clients->bytes += client.bytes;
 }
 
-/* Calls each for the entries of a folder whose names are numbers. */
+/* Calls visit for the entries of a folder whose names are numbers. */
 static void numbers_each(const char *folder, const char *pci, struct clients *clients,
-			 void (*each)(const char *path, const char *pci, struct clients *clients))
+			 void (*visit)(const char *path, const char *pci, struct clients *clients))
 {
 	DIR *dir = opendir(folder);
 
@@ -92,7 +92,7 @@ static void numbers_each(const char *folder, const char *pci, struct clients *cl
 
 		if (isdigit((unsigned char)entry->d_name[0]) &&
 		    asprintf(&path, "%s/%s", folder, entry->d_name) >= 0)
-			each(path, pci, clients);
+			visit(path, pci, clients);
 	}
 	if (dir)
 		closedir(dir);

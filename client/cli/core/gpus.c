@@ -146,20 +146,21 @@ static const char *size_words(uint64_t bytes, char text[OUTPUT_TEXT_MAX])
 /* "24 GiB of VRAM (1.5 GiB used), 256 MiB visible to the CPU: resizable BAR is off". */
 static int vram_text(const struct gpu_facts *facts, char **text)
 {
-	char total[OUTPUT_TEXT_MAX], used[OUTPUT_TEXT_MAX], seen[OUTPUT_TEXT_MAX];
-	AUTO_FREE char *both = NULL;
+	char total[OUTPUT_TEXT_MAX], used[OUTPUT_TEXT_MAX], visible[OUTPUT_TEXT_MAX];
+	AUTO_FREE char *amounts = NULL;
 
 	size_words(facts->used, used);
 	if (!facts->vram)
 		return asprintf(text, "%s of VRAM used", used);
 	size_words(facts->vram, total);
-	if (asprintf(&both, facts->used ? "%s of VRAM (%s used)" : "%s of VRAM", total, used) < 0)
+	if (asprintf(&amounts, facts->used ? "%s of VRAM (%s used)" : "%s of VRAM", total, used) <
+	    0)
 		return -1;
 	if (!gpu_facts_small_window(facts))
-		return asprintf(text, "%s%s", both,
+		return asprintf(text, "%s%s", amounts,
 				facts->visible ? ", all of it visible to the CPU" : "");
-	return asprintf(text, "%s, %s visible to the CPU: %s", both,
-			size_words(facts->visible, seen),
+	return asprintf(text, "%s, %s visible to the CPU: %s", amounts,
+			size_words(facts->visible, visible),
 			facts->visible <= SMALL_BAR ? "resizable BAR is off"
 						    : "the BAR is smaller than the VRAM");
 }
@@ -177,9 +178,9 @@ char *gpu_facts_text(const struct gpu_facts *facts)
 		   : text;
 }
 
-static int address_compare(const void *one, const void *other)
+static int address_compare(const void *a, const void *b)
 {
-	return strcmp(one, other);
+	return strcmp(a, b);
 }
 
 /* Whether the device of a card is of a vendor whose GPUs hold files. */
@@ -215,7 +216,7 @@ static bool card_address(const char *root, const char *card, char pci[16])
 	return true;
 }
 
-void gpus_each(const char *root, void (*each)(void *context, const struct gpu_facts *facts),
+void gpus_each(const char *root, void (*visit)(void *context, const struct gpu_facts *facts),
 	       void *context)
 {
 	AUTO_FREE char *path = NULL;
@@ -234,5 +235,5 @@ void gpus_each(const char *root, void (*each)(void *context, const struct gpu_fa
 	qsort(found, n, sizeof(found[0]), address_compare);
 	for (size_t i = 0; i < n; i++)
 		if (gpu_facts_read(root, found[i], &facts))
-			each(context, &facts);
+			visit(context, &facts);
 }

@@ -26,8 +26,8 @@ bool gpu_facts_small_window(const struct gpu_facts *facts);
  * allocated. */
 char *gpu_facts_text(const struct gpu_facts *facts);
 
-/* Calls each for every GPU of AMD, Intel or NVIDIA with a DRM card, by PCI address. */
-void gpus_each(const char *root, void (*each)(void *context, const struct gpu_facts *facts),
+/* Calls visit for every GPU of AMD, Intel or NVIDIA with a DRM card, by PCI address. */
+void gpus_each(const char *root, void (*visit)(void *context, const struct gpu_facts *facts),
 	       void *context);
 
 /* gpu_clients.c: bytes that the DRM clients of this GPU have in VRAM, as far as the user may see
