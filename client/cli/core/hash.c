@@ -51,11 +51,11 @@ static void *reader_main(void *context)
 		sem_wait(&reader->empty);
 		if (atomic_load(reader->stop))
 			break;
-		uint64_t done = 0;
+		uint64_t n_read = 0;
 		int rc = io_read_at(reader->fd, reader->buffer + n % DEPTH * BLOCK, BLOCK,
-				    block * BLOCK, &done);
+				    block * BLOCK, &n_read);
 
-		length = rc < 0 ? rc : (ssize_t)done;
+		length = rc < 0 ? rc : (ssize_t)n_read;
 		reader->lengths[n % DEPTH] = length;
 		sem_post(&reader->filled);
 	}
@@ -176,22 +176,22 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 {
 	struct reader readers[READERS_MAX];
 	struct hasher hasher;
-	unsigned count = 0, wanted = threads < 1	     ? 1
-				     : threads > READERS_MAX ? READERS_MAX
-							     : threads;
+	unsigned count = 0, n_readers = threads < 1		? 1
+					: threads > READERS_MAX ? READERS_MAX
+								: threads;
 	atomic_bool stop = false;
 	int error = hasher_new(kind, &hasher);
 
 	*bytes = 0;
-	for (; !error && count < wanted; count++) {
+	for (; !error && count < n_readers; count++) {
 		readers[count] =
-		    (struct reader){.fd = fd, .first = count, .step = wanted, .stop = &stop};
+		    (struct reader){.fd = fd, .first = count, .step = n_readers, .stop = &stop};
 		error = reader_start(&readers[count]);
 		if (error)
 			break;
 	}
 	if (!error)
-		error = blocks_hash(readers, wanted, &hasher, bytes);
+		error = blocks_hash(readers, n_readers, &hasher, bytes);
 	atomic_store(&stop, true);
 	for (unsigned i = 0; i < count; i++)
 		reader_end(&readers[i]);
