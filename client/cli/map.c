@@ -22,12 +22,12 @@ static json_t *layout_json(const struct layout_list *layout)
 	json_t *all = json_array();
 
 	for (size_t i = 0; i < layout->count; i++) {
-		const struct layout_extent *one = &layout->at[i];
+		const struct layout_extent *extent = &layout->at[i];
 
-		json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:s}", "offset",
-						     (json_int_t)one->offset, "bytes",
-						     (json_int_t)one->bytes, "chunk_offset",
-						     (json_int_t)one->into, "kind", one->kind));
+		json_array_append_new(
+		    all, json_pack("{s:I, s:I, s:I, s:s}", "offset", (json_int_t)extent->offset,
+				   "bytes", (json_int_t)extent->bytes, "chunk_offset",
+				   (json_int_t)extent->chunk_offset, "kind", extent->kind));
 	}
 	return all;
 }
@@ -41,12 +41,12 @@ static void layout_table(const struct layout_list *layout)
 	struct table table = TABLE(columns);
 
 	for (size_t i = 0; i < layout->count; i++) {
-		const struct layout_extent *one = &layout->at[i];
+		const struct layout_extent *extent = &layout->at[i];
 
-		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->offset);
-		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->bytes);
-		table_cell(&table, COLOUR_NONE, "%" PRIu64, one->into);
-		table_cell(&table, COLOUR_NONE, "%s", one->kind);
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, extent->offset);
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, extent->bytes);
+		table_cell(&table, COLOUR_NONE, "%" PRIu64, extent->chunk_offset);
+		table_cell(&table, COLOUR_NONE, "%s", extent->kind);
 	}
 	table_write(&table, stdout);
 	table_free(&table);
@@ -140,9 +140,9 @@ static int map_run(struct cli_args *args)
 	json_t *list = json ? json_array() : NULL;
 
 	for (int i = 0; i < args->argc; i++) {
-		int one = map_path(args->argv[i], list);
+		int path_status = map_path(args->argv[i], list);
 
-		status = status ? status : one;
+		status = status ? status : path_status;
 	}
 	if (json && args->argc > 1)
 		written = output_json(json_pack("{s:O}", "paths", list));

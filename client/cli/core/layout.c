@@ -11,7 +11,7 @@
 
 static int line_read(char *line, struct layout_extent *extent)
 {
-	uint64_t *const numbers[] = {&extent->offset, &extent->bytes, &extent->into};
+	uint64_t *const numbers[] = {&extent->offset, &extent->bytes, &extent->chunk_offset};
 	char *rest = line;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -37,12 +37,12 @@ int layout_read(const char *text, struct layout_list *layout)
 	while (!error && (line = strsep(&rest, "\n"))) {
 		if (!*line)
 			continue;
-		struct layout_extent *more =
-		    reallocarray(layout->at, layout->count + 1, sizeof(*more));
+		struct layout_extent *extents =
+		    reallocarray(layout->at, layout->count + 1, sizeof(*extents));
 
-		if (more)
-			layout->at = more;
-		error = more ? line_read(line, &more[layout->count]) : -ENOMEM;
+		if (extents)
+			layout->at = extents;
+		error = extents ? line_read(line, &extents[layout->count]) : -ENOMEM;
 		if (!error)
 			layout->count++;
 	}
@@ -74,16 +74,17 @@ static const struct layout_extent *extent_with_most(const struct layout_list *la
 	uint64_t best = 0, covered = 0;
 
 	for (size_t i = 0; i < layout->count; i++) {
-		const struct layout_extent *one = &layout->at[i];
-		uint64_t start = one->offset > from ? one->offset : from;
-		uint64_t end = one->offset + one->bytes < to ? one->offset + one->bytes : to;
+		const struct layout_extent *extent = &layout->at[i];
+		uint64_t start = extent->offset > from ? extent->offset : from;
+		uint64_t end =
+		    extent->offset + extent->bytes < to ? extent->offset + extent->bytes : to;
 
 		if (start >= end)
 			continue;
 		covered += end - start;
 		if (end - start > best) {
 			best = end - start;
-			found = one;
+			found = extent;
 		}
 	}
 	return covered * 2 >= to - from ? found : NULL;
@@ -105,11 +106,12 @@ const char *layout_draw(const struct layout_list *layout, uint64_t size, unsigne
 	for (unsigned cell = 0; cell < cells && whole; cell++) {
 		uint64_t from = (uint64_t)((double)whole / cells * cell);
 		uint64_t to = (uint64_t)((double)whole / cells * (cell + 1));
-		const struct layout_extent *one =
+		const struct layout_extent *extent =
 		    extent_with_most(layout, from, to > from ? to : from + 1);
-		unsigned shade = !one				   ? 0
-				 : strcmp(one->kind, "block") == 0 ? 1
-								   : 2 + (one - layout->at) % 2;
+		unsigned shade = !extent ? 0
+				 : strcmp(extent->kind, "block") == 0
+				     ? 1
+				     : 2 + (extent - layout->at) % 2;
 
 		at = stpcpy(at, shades[glyphs == OUTPUT_UNICODE][shade]);
 	}

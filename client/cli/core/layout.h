@@ -11,8 +11,8 @@
 
 struct layout_extent {
 	uint64_t offset, bytes; /* in the file */
-	uint64_t into;		/* in its chunk */
-	char kind[16];		/* "chunk", "block", "object" */
+	uint64_t chunk_offset;
+	char kind[16]; /* "chunk", "block", "object" */
 };
 
 struct layout_list {

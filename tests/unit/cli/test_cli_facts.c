@@ -136,7 +136,7 @@ START_TEST(layouts_are_read_and_drawn)
 			 0);
 	ck_assert_uint_eq(layout.count, 3);
 	ck_assert_uint_eq(layout_bytes(&layout), 300);
-	ck_assert_uint_eq(layout.at[2].into, 64);
+	ck_assert_uint_eq(layout.at[2].chunk_offset, 64);
 	ck_assert_str_eq(layout_draw(&layout, 400, 8, OUTPUT_ASCII, text), "##==  ::");
 	ck_assert_str_eq(layout_draw(&layout, 400, 8, OUTPUT_UNICODE, text), "██▓▓  ░░");
 	ck_assert_str_eq(layout_draw(&layout, 800, 8, OUTPUT_ASCII, text), "#= :    ");
