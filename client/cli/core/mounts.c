@@ -44,12 +44,12 @@ static void mount_free(struct mount_at *mount)
 
 static int mounts_append(struct mounts *mounts, const struct mount_at *mount)
 {
-	struct mount_at *more = reallocarray(mounts->at, mounts->count + 1, sizeof(*mounts->at));
+	struct mount_at *at = reallocarray(mounts->at, mounts->count + 1, sizeof(*mounts->at));
 
-	if (!more)
+	if (!at)
 		return -ENOMEM;
-	mounts->at = more;
-	struct mount_at *new = &more[mounts->count];
+	mounts->at = at;
+	struct mount_at *new = &at[mounts->count];
 
 	*new = *mount;
 	new->mountpoint = strdup(mount->mountpoint);
@@ -110,18 +110,18 @@ bool mounts_have(const struct mounts *mounts, dev_t device)
 
 void mounts_keep(struct mounts *mounts, bool (*is_usable)(const struct mount_at *mount))
 {
-	size_t kept = 0;
+	size_t n_kept = 0;
 
 	for (size_t i = 0; i < mounts->count; i++) {
 		struct mount_at mount = mounts->at[i];
 
-		if (strcmp(mount.root, "/") == 0 && !has_device(mounts->at, kept, mount.device) &&
+		if (strcmp(mount.root, "/") == 0 && !has_device(mounts->at, n_kept, mount.device) &&
 		    is_usable(&mount))
-			mounts->at[kept++] = mount;
+			mounts->at[n_kept++] = mount;
 		else
 			mount_free(&mount);
 	}
-	mounts->count = kept;
+	mounts->count = n_kept;
 }
 
 /* The part of path behind folder, "" or "/..."; NULL: path is not in or below folder. */
@@ -226,14 +226,14 @@ int mounts_answers(const struct mount_at *mount)
 
 static void mounts_drop(struct mounts *mounts, dev_t device)
 {
-	size_t kept = 0;
+	size_t n_kept = 0;
 
 	for (size_t i = 0; i < mounts->count; i++)
 		if (mounts->at[i].device == device)
 			mount_free(&mounts->at[i]);
 		else
-			mounts->at[kept++] = mounts->at[i];
-	mounts->count = kept;
+			mounts->at[n_kept++] = mounts->at[i];
+	mounts->count = n_kept;
 }
 
 int mounts_drop_dead(struct mounts *mounts)
@@ -308,7 +308,7 @@ void place_free(struct place *place)
 	*place = (struct place){0};
 }
 
-static int each_whole_mount(int (*each)(const char *where, const char *inside, void *context),
+static int each_whole_mount(int (*visit)(const char *mountpoint, const char *inside, void *context),
 			    void *context)
 {
 	struct mounts mounts;
@@ -325,7 +325,7 @@ static int each_whole_mount(int (*each)(const char *where, const char *inside, v
 			continue;
 		error = mounts_answers(&mounts.at[i]);
 		if (!error)
-			error = each(mounts.at[i].mountpoint, "/", context);
+			error = visit(mounts.at[i].mountpoint, "/", context);
 		if (error)
 			status = cli_fail(mounts.at[i].mountpoint, -error);
 	}
@@ -333,18 +333,19 @@ static int each_whole_mount(int (*each)(const char *where, const char *inside, v
 	return status;
 }
 
-int place_each(const char *path, int (*each)(const char *where, const char *inside, void *context),
+int place_each(const char *path,
+	       int (*visit)(const char *mountpoint, const char *inside, void *context),
 	       void *context)
 {
 	AUTO_PLACE struct place place = {0};
 
 	if (!path)
-		return each_whole_mount(each, context);
+		return each_whole_mount(visit, context);
 	int status = place_find(path, &place);
 
 	if (status)
 		return status;
-	int error = each(place.mount->mountpoint, place.inside, context);
+	int error = visit(place.mount->mountpoint, place.inside, context);
 
 	return error ? cli_fail(place.mount->mountpoint, -error) : CLI_OK;
 }

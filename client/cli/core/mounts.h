@@ -75,9 +75,10 @@ void place_free(struct place *place);
 int place_stat(const struct place *place, struct stat *st);
 /* Whether the place is the root of its mount. */
 bool place_is_mount(const struct place *place);
-/* Calls each for the mount of the path, or for every whole mount, with path NULL and inside "/"; a
- * -errno of each is reported. Gives the exit status. */
-int place_each(const char *path, int (*each)(const char *where, const char *inside, void *context),
+/* Calls visit for the mount of the path, or for every whole mount, with path NULL and inside "/"; a
+ * -errno of visit is reported. Gives the exit status. */
+int place_each(const char *path,
+	       int (*visit)(const char *mountpoint, const char *inside, void *context),
 	       void *context);
 #define AUTO_PLACE __attribute__((cleanup(place_free)))
 
