@@ -9,7 +9,7 @@
 
 /* Writes value / unit^n with the letter of the unit. A value that would be rounded up to 1 of the
  * next unit is shown in the next unit. */
-static const char *number_scale(double value, double unit, const char *letters, const char *behind,
+static const char *number_scale(double value, double unit, const char *letters, const char *suffix,
 				char *text)
 {
 	unsigned n = 0;
@@ -23,7 +23,7 @@ static const char *number_scale(double value, double unit, const char *letters, 
 
 	if (unit > 1000 && value >= 9.95)
 		digits = 0;
-	snprintf(text, OUTPUT_TEXT_MAX, "%.*f%s%s", digits, value, letter, behind);
+	snprintf(text, OUTPUT_TEXT_MAX, "%.*f%s%s", digits, value, letter, suffix);
 	return text;
 }
 

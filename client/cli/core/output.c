@@ -52,10 +52,10 @@ const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum outpu
 	char *at = text;
 
 	for (unsigned cell = 0; cell < width; cell++) {
-		unsigned here = full > per_cell ? per_cell : full;
+		unsigned n = full > per_cell ? per_cell : full;
 
-		full -= here;
-		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? blocks[here] : here ? "#" : ".");
+		full -= n;
+		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? blocks[n] : n ? "#" : ".");
 	}
 	return text;
 }
@@ -92,13 +92,13 @@ unsigned output_width(const char *text)
 	return width;
 }
 
-char *output_shown(const char *text, const char *also)
+char *output_shown(const char *text, const char *extra)
 {
 	size_t room = UTF8_ESCAPED_BYTES(strlen(text));
 	char *shown = malloc(room);
 
 	if (shown)
-		utf8_escape(text, also, shown, room);
+		utf8_escape(text, extra, shown, room);
 	return shown;
 }
 
@@ -152,9 +152,10 @@ void output_line(FILE *out, const char *format, ...)
 
 bool output_coloured(FILE *out)
 {
-	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
 
-	return isatty(fileno(out)) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+	return isatty(fileno(out)) && !(no_colour && *no_colour) && term &&
+	       strcmp(term, "dumb") != 0;
 }
 
 const char *output_colour(FILE *out, enum output_colour colour)
@@ -194,12 +195,12 @@ int output_json_line(json_t *value)
 int output_list(const char *name, json_t *list, bool json, int status,
 		void (*table)(const json_t *list))
 {
-	bool some = json_array_size(list);
+	bool has_rows = json_array_size(list);
 	int written = CLI_OK;
 
-	if (json && (some || status == CLI_OK))
+	if (json && (has_rows || status == CLI_OK))
 		written = output_json(json_pack("{s:O}", name, list));
-	else if (some)
+	else if (has_rows)
 		table(list);
 	json_decref(list);
 	return status == CLI_OK ? written : status;

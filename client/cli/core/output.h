@@ -33,8 +33,8 @@ unsigned output_terminal_width(FILE *out);
 unsigned output_width(const char *text);
 
 /* Makes a name printable. Bytes that control a terminal become \ooo (utf8_escape), and so do the
- * characters of also; with "\\" octal_unescape restores the name. Allocated; NULL: no memory. */
-char *output_shown(const char *text, const char *also);
+ * characters of extra; with "\\" octal_unescape restores the name. Allocated; NULL: no memory. */
+char *output_shown(const char *text, const char *extra);
 char *output_escape(const char *text);
 /* A text from outside for JSON, which is UTF-8: output_escape as a string. NULL: no memory. */
 json_t *output_json_text(const char *text);
@@ -82,7 +82,7 @@ void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
 /* Writes a table to stdout, with what row adds for each object of the list, and frees the table. */
 void table_list(struct table table, const json_t *list,
-		void (*row)(struct table *table, const json_t *one));
+		void (*row)(struct table *table, const json_t *object));
 
 /* Ends a command that lists: writes the list as JSON under its name, or by table if the list is not
  * empty, and drops the reference. Gives the command's status so far, or the status of writing. */

@@ -128,13 +128,13 @@ void table_free(struct table *table)
 }
 
 void table_list(struct table table, const json_t *list,
-		void (*row)(struct table *table, const json_t *one))
+		void (*row)(struct table *table, const json_t *object))
 {
-	const json_t *one;
+	const json_t *object;
 	size_t i;
 
-	json_array_foreach (list, i, one)
-		row(&table, one);
+	json_array_foreach (list, i, object)
+		row(&table, object);
 	table_write(&table, stdout);
 	table_free(&table);
 }
