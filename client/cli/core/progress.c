@@ -19,7 +19,7 @@ unsigned progress_columns(void)
 	return width ? width : 80;
 }
 
-void progress_draw(FILE *out, unsigned columns, uint64_t done, uint64_t total,
+void progress_draw(FILE *out, unsigned columns, uint64_t amount, uint64_t total,
 		   const char *const *parts, unsigned n_parts)
 {
 	/* Some terminals wrap behind the last column. */
@@ -31,12 +31,12 @@ void progress_draw(FILE *out, unsigned columns, uint64_t done, uint64_t total,
 		return;
 	while (n < n_parts && used + GAP + output_width(parts[n]) <= room)
 		used += GAP + output_width(parts[n++]);
-	fprintf(out, "%3.0f%%", total ? 100.0 * (double)done / (double)total : 0.0);
+	fprintf(out, "%3.0f%%", total ? 100.0 * (double)amount / (double)total : 0.0);
 	unsigned cells = room > used ? room - used - 1 : 0;
 
 	if (cells >= CELLS_MIN)
 		fprintf(out, " %s",
-			output_bar(done, total, cells < CELLS_MAX ? cells : CELLS_MAX,
+			output_bar(amount, total, cells < CELLS_MAX ? cells : CELLS_MAX,
 				   output_glyphs(), bar));
 	for (unsigned i = 0; i < n; i++)
 		output_text(out, "%*s%s", GAP, "", parts[i]);

@@ -13,7 +13,7 @@ unsigned progress_columns(void);
 
 /* Draws the line anew: a percentage, a bar, and the parts, the most important first. What does not
  * fit is left out, the last parts first, then the bar. */
-void progress_draw(FILE *out, unsigned columns, uint64_t done, uint64_t total,
+void progress_draw(FILE *out, unsigned columns, uint64_t amount, uint64_t total,
 		   const char *const *parts, unsigned n_parts);
 
 #endif

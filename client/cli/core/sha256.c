@@ -37,7 +37,7 @@ static int libcrypto_load(struct sha256 *sum)
 	return sum->library ? 0 : -ELIBACC;
 }
 
-int sha256_new(struct sha256 **made)
+int sha256_new(struct sha256 **new_sum)
 {
 	struct sha256 *sum = calloc(1, sizeof(*sum));
 	int error = sum ? libcrypto_load(sum) : -ENOMEM;
@@ -51,7 +51,7 @@ int sha256_new(struct sha256 **made)
 	if (error)
 		sha256_free(sum);
 	else
-		*made = sum;
+		*new_sum = sum;
 	return error;
 }
 

@@ -12,7 +12,7 @@
 struct sha256;
 
 /* -ELIBACC: libcrypto is missing. */
-int sha256_new(struct sha256 **sum);
+int sha256_new(struct sha256 **new_sum);
 void sha256_update(struct sha256 *sum, const void *bytes, size_t length);
 void sha256_digest(struct sha256 *sum, unsigned char digest[SHA256_BYTES]);
 void sha256_free(struct sha256 *sum); /* or NULL */
