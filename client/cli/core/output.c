@@ -52,10 +52,10 @@ const char *output_bar(uint64_t part, uint64_t whole, unsigned width, enum outpu
 	char *at = text;
 
 	for (unsigned cell = 0; cell < width; cell++) {
-		unsigned n = full > per_cell ? per_cell : full;
+		unsigned steps = full > per_cell ? per_cell : full;
 
-		full -= n;
-		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? blocks[n] : n ? "#" : ".");
+		full -= steps;
+		at = stpcpy(at, glyphs == OUTPUT_UNICODE ? blocks[steps] : steps ? "#" : ".");
 	}
 	return text;
 }
