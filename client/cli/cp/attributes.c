@@ -28,9 +28,9 @@ bool cp_is_on_mount(int fd)
 	return fgetxattr(fd, "user.gpumem.device", NULL, 0) > 0;
 }
 
-void cp_xattrs(int from, int to, enum cp_xattrs which)
+void cp_xattrs(int from, int to, enum cp_xattrs kind)
 {
-	io_copy_xattrs(from, to, which == CP_XATTRS_OURS ? is_ours : is_other);
+	io_copy_xattrs(from, to, kind == CP_XATTRS_OURS ? is_ours : is_other);
 }
 
 /* In the order of cp(1): a new owner clears capabilities and the set-id bits, which extended

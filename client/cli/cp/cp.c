@@ -45,11 +45,11 @@ void cp_failed(struct cp *cp, int status)
 /* Catches the first signal only: a second signal ends the program by its default action. */
 static void signal_handle(int number)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 	int saved = errno;
 
 	atomic_store(&cp_signal, number);
-	if (write(cp_signal_fd, &one, sizeof(one)) < 0)
+	if (write(cp_signal_fd, &increment, sizeof(increment)) < 0)
 		errno = saved;
 	errno = saved;
 }
@@ -58,14 +58,15 @@ static int signals_catch(void)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction action = {.sa_handler = signal_handle, .sa_flags = (int)SA_RESETHAND},
-			 before;
+			 old_action;
 
 	cp_signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (cp_signal_fd < 0)
 		return -errno;
 	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		/* A signal that nohup(1) ignores stays ignored. */
-		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		if (sigaction(numbers[i], NULL, &old_action) == 0 &&
+		    old_action.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 	return 0;
 }
@@ -108,13 +109,13 @@ static void *thread_start_others(void *context)
  */
 static bool threads_start(struct cp *cp)
 {
-	sigset_t all, before;
+	sigset_t all, old_mask;
 
 	/* The main thread alone handles signals. */
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_sigmask(SIG_SETMASK, &all, &old_mask);
 	bool started = thread_start(cp, thread_start_others);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_sigmask(SIG_SETMASK, &old_mask, NULL);
 	return started;
 }
 
@@ -141,25 +142,25 @@ static void threads_wait(struct cp *cp)
 static int report_write(struct cp *cp)
 {
 	double seconds = cli_seconds() - cp->started;
-	uint64_t done = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
+	uint64_t bytes = atomic_load(&cp->bytes_done), skipped = atomic_load(&cp->bytes_skipped);
 
 	return output_json(json_pack(
 	    "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:b, s:i}", "files",
 	    (json_int_t)atomic_load(&cp->files_done), "files_wanted",
-	    (json_int_t)atomic_load(&cp->files_all), "bytes", (json_int_t)done, "resumed_bytes",
+	    (json_int_t)atomic_load(&cp->files_all), "bytes", (json_int_t)bytes, "resumed_bytes",
 	    (json_int_t)skipped, "dangling_links", (json_int_t)cp->n_dangling, "seconds", seconds,
-	    "bytes_per_second", seconds > 0 ? (double)(done - skipped) / seconds : 0.0, "verified",
+	    "bytes_per_second", seconds > 0 ? (double)(bytes - skipped) / seconds : 0.0, "verified",
 	    cp->options.verify && !cp->status && !atomic_load(&cp_signal), "status", cp->status));
 }
 
 /* Whether an earlier source has the same name: both copies would be one file. */
 static bool source_is_repeated(char **words, int i)
 {
-	for (int other = 0; other < i; other++) {
-		AUTO_FREE char *one = strdup(words[i]), *before = strdup(words[other]);
+	for (int j = 0; j < i; j++) {
+		AUTO_FREE char *copy = strdup(words[i]), *earlier = strdup(words[j]);
 
-		if (one && before && strcmp(basename(one), basename(before)) == 0 &&
-		    strcmp(basename(one), ".") != 0)
+		if (copy && earlier && strcmp(basename(copy), basename(earlier)) == 0 &&
+		    strcmp(basename(copy), ".") != 0)
 			return true;
 	}
 	return false;

@@ -198,7 +198,7 @@ bool cp_is_on_mount(int fd);
 enum cp_xattrs { CP_XATTRS_OURS, CP_XATTRS_OTHERS };
 /* Copies extended attributes, those of user.gpumem. or the others, as far as the target supports
  * them. The page size must be set before the file has memory, so user.gpumem. comes first. */
-void cp_xattrs(int from, int to, enum cp_xattrs which);
+void cp_xattrs(int from, int to, enum cp_xattrs kind);
 /* Sets times, owner and mode of a copy: 0 or errno. If the owner may not be set, the owner stays.
  * fd may be O_PATH. from: the source, to copy its other extended attributes too; -1: not copied.
  * now: the copy's present state; NULL: unknown. */
