@@ -104,9 +104,9 @@ struct cp_file {
 	_Atomic uint64_t parts; /* UINT64_MAX: a stream that has not ended */
 	_Atomic uint64_t next;	/* number of the next part */
 	_Atomic int error;	/* errno of the first error */
-	const char *where;	/* the path of the error */
-	atomic_bool room_made;	/* cp_file_make_room has returned; written under cp.lock */
-	char *mapped;		/* a mapping of all of out, for cp_mapped_fill alone; or NULL */
+	const char *error_path;
+	atomic_bool room_made; /* cp_file_make_room has returned; written under cp.lock */
+	char *mapped;	       /* a mapping of all of out, for cp_mapped_fill alone; or NULL */
 	/* For each part a mark and, when verifying, a sum. */
 	_Atomic unsigned char *marks;
 	uint64_t *sums;
@@ -226,7 +226,7 @@ bool cp_file_copied(struct cp *cp, struct cp_file *file);
 /* Gives the file its final name, or reports the error; and frees the file. */
 void cp_file_end(struct cp *cp, struct cp_file *file);
 void cp_file_free(struct cp_file *file);
-void cp_file_fail(struct cp_file *file, const char *where, int error);
+void cp_file_fail(struct cp_file *file, const char *path, int error);
 /* Makes room for the marks and sums of so many parts: 0 or ENOMEM. */
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
 

@@ -33,12 +33,12 @@ struct cp_file *cp_file_new(const struct cp_source *from, const struct cp_target
 	return NULL;
 }
 
-void cp_file_fail(struct cp_file *file, const char *where, int error)
+void cp_file_fail(struct cp_file *file, const char *path, int error)
 {
-	int none = 0;
+	int no_error = 0;
 
-	if (atomic_compare_exchange_strong(&file->error, &none, error))
-		file->where = where;
+	if (atomic_compare_exchange_strong(&file->error, &no_error, error))
+		file->error_path = path;
 }
 
 int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
@@ -56,11 +56,11 @@ int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
 	memset((void *)(marks + file->marks_room), CP_TODO, room - file->marks_room);
 	file->marks = marks;
 	if (sums) {
-		uint64_t *more = reallocarray(file->sums, room, sizeof(*more));
+		uint64_t *new_sums = reallocarray(file->sums, room, sizeof(*new_sums));
 
-		if (!more)
+		if (!new_sums)
 			return ENOMEM;
-		file->sums = more;
+		file->sums = new_sums;
 	}
 	file->marks_room = room;
 	return 0;
@@ -299,33 +299,33 @@ static int file_link(const struct cp *cp, struct cp_file *file)
 /* Removes the partial file, or keeps it for a later run. */
 static void file_remove_part(const struct cp *cp, struct cp_file *file)
 {
-	char kept[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX];
-	uint64_t there = 0;
+	char kept_text[OUTPUT_TEXT_MAX], size[OUTPUT_TEXT_MAX];
+	uint64_t bytes_kept = 0;
 
 	if (file->out < 0)
 		return;
 	if (cp->options.resume && file->method == CP_RANGES && atomic_load(&file->error) != EBADMSG)
-		there = cp_file_prefix(file);
-	if (there && cp_partial_keep(file->out, &file->st, there) == 0) {
+		bytes_kept = cp_file_prefix(file);
+	if (bytes_kept && cp_partial_keep(file->out, &file->st, bytes_kept) == 0) {
 		cli_error("%s: %s of %s are kept: run the same command to continue", file->to.path,
-			  output_size(there, kept), output_size(file->size, size));
+			  output_size(bytes_kept, kept_text), output_size(file->size, size));
 		return;
 	}
 	unlinkat(file->folder, file->part, 0);
 }
 
 /* Reports the bytes needed and the bytes free. */
-static int error_report_full(const struct cp_file *file, const char *where)
+static int error_report_full(const struct cp_file *file, const char *path)
 {
 	char size[OUTPUT_TEXT_MAX], room[OUTPUT_TEXT_MAX];
-	bool ours = file->out >= 0 && cp_is_on_mount(file->out);
+	bool on_mount = file->out >= 0 && cp_is_on_mount(file->out);
 	struct statvfs fs;
 
 	if (file->method == CP_STREAM || file->out < 0 || fstatvfs(file->out, &fs) < 0)
-		cli_error("%s: %s", where, ours ? cli_words(ENOSPC) : "no room is left");
+		cli_error("%s: %s", path, on_mount ? cli_words(ENOSPC) : "no room is left");
 	else
-		cli_error("%s: %s (needs %s, %s available)", where,
-			  ours ? cli_words(ENOSPC) : "no room is left",
+		cli_error("%s: %s (needs %s, %s available)", path,
+			  on_mount ? cli_words(ENOSPC) : "no room is left",
 			  output_size(file->size, size),
 			  output_size((uint64_t)fs.f_bavail * fs.f_frsize, room));
 	return CLI_FULL;
@@ -333,29 +333,29 @@ static int error_report_full(const struct cp_file *file, const char *where)
 
 static int error_report(const struct cp_file *file, int error)
 {
-	const char *where = file->where ? file->where : file->to.path;
+	const char *path = file->error_path ? file->error_path : file->to.path;
 	char size[OUTPUT_TEXT_MAX], text[QUOTA_TEXT_MAX];
 
 	switch (error) {
 	case EINTR:
 		return CLI_FAILED; /* the message of the signal is enough */
 	case EBADMSG:
-		cli_error("%s: the bytes read back differ from the bytes written", where);
+		cli_error("%s: the bytes read back differ from the bytes written", path);
 		return CLI_WRONG;
 	case ESTALE:
-		cli_error("%s: became shorter during the copy", where);
+		cli_error("%s: became shorter during the copy", path);
 		return CLI_FAILED;
 	case EWOULDBLOCK:
-		cli_error("%s: another gpumem cp is writing this file", where);
+		cli_error("%s: another gpumem cp is writing this file", path);
 		return CLI_FAILED;
 	case ENOSPC:
-		return error_report_full(file, where);
+		return error_report_full(file, path);
 	case EDQUOT:
-		cli_error("%s: %s (needs %s)", where, quota_text(where, file->size, text),
+		cli_error("%s: %s (needs %s)", path, quota_text(path, file->size, text),
 			  output_size(file->size, size));
 		return CLI_FULL;
 	default:
-		return cli_fail(where, error);
+		return cli_fail(path, error);
 	}
 }
 
