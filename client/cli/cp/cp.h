@@ -239,7 +239,7 @@ struct cp_staging {
 
 /* Buffers of a thread. */
 struct cp_buffers {
-	char *data, *other; /* CP_PART bytes and a page */
+	char *data, *source; /* CP_PART bytes and a page */
 	struct cp_staging staging;
 };
 #define CP_BUFFER_BYTES (CP_PART + 4096)

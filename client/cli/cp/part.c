@@ -36,11 +36,11 @@ static uint64_t source_read_direct(const struct cp_file *file, char *to, uint64_
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset)
 {
 	bool direct = file->in_direct >= 0 && offset % ALIGNMENT == 0;
-	uint64_t done = direct ? source_read_direct(file, to, bytes, offset) : 0;
+	uint64_t n_read = direct ? source_read_direct(file, to, bytes, offset) : 0;
 	/* After a direct read that ended early, sees the error or the end of the file again. */
-	int rc = io_read_at(file->in, to + done, bytes - done, offset + done, &done);
+	int rc = io_read_at(file->in, to + n_read, bytes - n_read, offset + n_read, &n_read);
 
-	return rc < 0 ? -rc : done == bytes ? 0 : ESTALE;
+	return rc < 0 ? -rc : n_read == bytes ? 0 : ESTALE;
 }
 
 static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
@@ -189,10 +189,10 @@ static bool pipe_wait(const struct cp_file *file)
 /* Reads CP_PART bytes, or fewer at the end or after an error, which is in *error. */
 static uint64_t pipe_read(struct cp_file *file, char *to, int *error)
 {
-	uint64_t done = 0;
+	uint64_t n_read = 0;
 
-	while (done < CP_PART && pipe_wait(file)) {
-		ssize_t n = read(file->in, to + done, CP_PART - done);
+	while (n_read < CP_PART && pipe_wait(file)) {
+		ssize_t n = read(file->in, to + n_read, CP_PART - n_read);
 
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
@@ -200,9 +200,9 @@ static uint64_t pipe_read(struct cp_file *file, char *to, int *error)
 			*error = errno;
 		if (n <= 0)
 			break;
-		done += (uint64_t)n;
+		n_read += (uint64_t)n;
 	}
-	return done;
+	return n_read;
 }
 
 static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
@@ -254,23 +254,23 @@ static int part_source_sum(struct cp_file *file, uint64_t part, char *buffer, ui
 
 static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buffers *buffers)
 {
-	uint64_t part = atomic_fetch_add(&file->next, 1), wanted = 0;
+	uint64_t part = atomic_fetch_add(&file->next, 1), source_sum = 0;
 
 	if (part >= file->parts)
 		return false;
 	uint64_t bytes = part_end(file, part, CP_PART) - part * CP_PART;
-	int error = part_source_sum(file, part, buffers->other, bytes, &wanted);
+	int error = part_source_sum(file, part, buffers->source, bytes, &source_sum);
 
 	if (error) {
 		cp_file_fail(file, file->from.path, error);
 		return false;
 	}
-	uint64_t done = 0;
+	uint64_t n_read = 0;
 
-	error = -io_read_at(file->out, buffers->data, bytes, part * CP_PART, &done);
+	error = -io_read_at(file->out, buffers->data, bytes, part * CP_PART, &n_read);
 	if (error)
 		cp_file_fail(file, file->to.path, error);
-	else if (done != bytes || hash_bytes(buffers->data, bytes) != wanted)
+	else if (n_read != bytes || hash_bytes(buffers->data, bytes) != source_sum)
 		cp_file_fail(file, file->to.path, EBADMSG);
 	atomic_fetch_add(&cp->bytes_verified, bytes);
 	return !atomic_load(&file->error);

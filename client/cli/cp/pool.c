@@ -177,20 +177,20 @@ void *cp_worker(void *context)
 {
 	struct cp *cp = context;
 	struct cp_buffers buffers = {.data = buffer_new(CP_BUFFER_BYTES),
-				     .other = buffer_new(CP_BUFFER_BYTES),
+				     .source = buffer_new(CP_BUFFER_BYTES),
 				     .staging.memory = CLIENT_STAGING_NONE};
 	struct cp_file *file;
 
-	if (!buffers.data || !buffers.other)
+	if (!buffers.data || !buffers.source)
 		cp_failed(cp, cli_fail("a buffer", ENOMEM));
-	while (buffers.data && buffers.other && (file = file_wait_next(cp))) {
+	while (buffers.data && buffers.source && (file = file_wait_next(cp))) {
 		file_work(cp, file, &buffers);
 		worker_set_idle(cp);
 	}
 	/* The staging memory is not unmapped: the process's end does so. Unmapping thread after
 	 * thread took 10 ms. */
 	buffer_free(buffers.data, CP_BUFFER_BYTES);
-	buffer_free(buffers.other, CP_BUFFER_BYTES);
+	buffer_free(buffers.source, CP_BUFFER_BYTES);
 	scoped_lock(&cp->lock);
 	cp->running--;
 	pthread_cond_broadcast(&cp->idle);
