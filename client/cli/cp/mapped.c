@@ -50,17 +50,17 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 {
 	if (!file->mapped || atomic_load(&file->users) < CROWD)
 		return false;
-	uint64_t before = offset % (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t page_offset = offset % (uint64_t)sysconf(_SC_PAGESIZE);
 	char *to = file->mapped + offset;
 
 	/* Allocates the pages at once: in the read, each fault would take the lock on the process's
 	 * addresses. The read reports a failure. */
-	madvise(to - before, before + bytes, MADV_POPULATE_WRITE);
-	uint64_t done = 0;
-	int rc = io_read_at(from, to, bytes, at, &done);
+	madvise(to - page_offset, page_offset + bytes, MADV_POPULATE_WRITE);
+	uint64_t n_read = 0;
+	int rc = io_read_at(from, to, bytes, at, &n_read);
 
 	/* Removes the pages from the mapping, not from the file: in the end, one thread would have
 	 * to remove all page tables. */
-	madvise(to - before, before + bytes, MADV_DONTNEED);
-	return rc == 0 && done == bytes;
+	madvise(to - page_offset, page_offset + bytes, MADV_DONTNEED);
+	return rc == 0 && n_read == bytes;
 }

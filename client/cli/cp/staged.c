@@ -47,11 +47,12 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 	if (!cp_await_room(cp, file))
 		return true;
 	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
-	uint64_t done = n > 0 ? (uint64_t)n : 0;
+	uint64_t n_copied = n > 0 ? (uint64_t)n : 0;
 
 	/* If the daemon copied only a part, the write reports the error. */
-	if (n >= 0 && done < bytes)
-		n = io_write_at(file->out, memory->base + done, bytes - done, offset + done, NULL);
+	if (n >= 0 && n_copied < bytes)
+		n = io_write_at(file->out, memory->base + n_copied, bytes - n_copied,
+				offset + n_copied, NULL);
 	if (n < 0)
 		cp_file_fail(file, file->to.path, (int)-n);
 	return true;
