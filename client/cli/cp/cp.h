@@ -87,10 +87,10 @@ struct cp_target {
 struct cp_file {
 	struct cp_source from;
 	struct cp_target to;
-	char *part;	   /* the name of the partial file beside to, which gets the bytes */
-	struct stat st;	   /* of from */
-	struct stat begun; /* of part, at its opening */
-	int folder;	   /* to.dir, O_PATH */
+	char *part;	     /* the name of the partial file beside to, which gets the bytes */
+	struct stat st;	     /* of from */
+	struct stat part_st; /* of part at its opening */
+	int folder;	     /* to.dir, O_PATH */
 	int in, in_direct, out;
 	enum cp_method method;
 	enum cp_phase phase;
@@ -271,10 +271,10 @@ bool cp_mapped_fill(const struct cp_file *file, uint64_t offset, uint64_t bytes,
 /* The name of the partial file, allocated; NULL: no memory. */
 char *cp_partial_name(const char *name);
 /* Opens the partial file in the directory for this process alone: the file of an earlier run with
- * the first *kept bytes of the unchanged source st, if st is not NULL; otherwise a new file. Gives
- * the descriptor, and the file's present state; or -errno. */
-int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *begun,
-		    uint64_t *kept);
+ * the first *bytes_kept bytes of the unchanged source st, if st is not NULL; otherwise a new file.
+ * Gives the descriptor, and the present state of the file; or -errno. */
+int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *part_st,
+		    uint64_t *bytes_kept);
 /* Notes the progress for a later run: 0 or -errno. */
 int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes);
 /* The number of bytes from the start that are copied. */

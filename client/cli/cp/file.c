@@ -134,7 +134,7 @@ static int target_open(const struct cp *cp, struct cp_file *file)
 	if (file->folder < 0)
 		return -file->folder;
 	file->out = cp_partial_open(file->folder, file->part, resumes ? &file->st : NULL,
-				    &file->begun, &file->resumed);
+				    &file->part_st, &file->resumed);
 	if (file->out < 0)
 		return -file->out;
 	file->noted = file->resumed > 0;
@@ -288,7 +288,7 @@ static int file_link(const struct cp *cp, struct cp_file *file)
 	int attributed = cp->options.archive ? file->in : -1;
 
 	if (file->method != CP_STREAM)
-		error = cp_attributes(attributed, file->out, &file->st, &file->begun);
+		error = cp_attributes(attributed, file->out, &file->st, &file->part_st);
 	else if (fchmod(file->out, 0666 & ~cp->umask) < 0)
 		error = errno;
 	if (!error)

@@ -49,22 +49,22 @@ static int note_text(const struct stat *st, uint64_t bytes, char text[NOTE_MAX])
  */
 static uint64_t note_read(int fd, const struct stat *st)
 {
-	char kept[NOTE_MAX], wanted[NOTE_MAX], *end;
-	ssize_t length = fgetxattr(fd, NOTE, kept, sizeof(kept) - 1);
+	char note[NOTE_MAX], expected[NOTE_MAX], *end;
+	ssize_t length = fgetxattr(fd, NOTE, note, sizeof(note) - 1);
 
 	if (length <= 0)
 		return 0;
-	kept[length] = '\0';
-	char *number = strrchr(kept, ' ');
+	note[length] = '\0';
+	char *number = strrchr(note, ' ');
 
 	if (!number)
 		return 0;
 	uint64_t bytes = strtoull(number + 1, &end, 10);
 
-	note_text(st, bytes, wanted);
+	note_text(st, bytes, expected);
 	struct stat now;
 
-	if (*end || strcmp(kept, wanted) != 0 || fstat(fd, &now) < 0 ||
+	if (*end || strcmp(note, expected) != 0 || fstat(fd, &now) < 0 ||
 	    (uint64_t)now.st_size < bytes)
 		return 0;
 	return bytes;
@@ -91,22 +91,22 @@ static int partial_check(int fd, int folder, const char *name, struct stat *st)
 /* Another user may have an old file open, unless the file was private from its start on, as note
  * and mode say: then a new file takes its place. */
 static int partial_use(int fd, int folder, const char *name, const struct stat *st,
-		       const struct stat *begun, uint64_t *kept)
+		       const struct stat *part_st, uint64_t *bytes_kept)
 {
-	if (st && (begun->st_mode & 07777) == (S_IRUSR | S_IWUSR))
-		*kept = note_read(fd, st);
-	if (*kept)
+	if (st && (part_st->st_mode & 07777) == (S_IRUSR | S_IWUSR))
+		*bytes_kept = note_read(fd, st);
+	if (*bytes_kept)
 		return 0;
 	return unlinkat(folder, name, 0) < 0 ? -errno : -ESTALE;
 }
 
-int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *begun,
-		    uint64_t *kept)
+int cp_partial_open(int folder, const char *name, const struct stat *st, struct stat *part_st,
+		    uint64_t *bytes_kept)
 {
 	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
-	*kept = 0;
-	for (unsigned tries = 0; tries < 100; tries++) {
+	*bytes_kept = 0;
+	for (unsigned attempt = 0; attempt < 100; attempt++) {
 		int fd = openat(folder, name, flags | O_CREAT | O_EXCL, 0600);
 		bool is_new = fd >= 0;
 
@@ -116,10 +116,10 @@ int cp_partial_open(int folder, const char *name, const struct stat *st, struct 
 			continue;
 		if (fd < 0)
 			return -errno;
-		int error = partial_check(fd, folder, name, begun);
+		int error = partial_check(fd, folder, name, part_st);
 
 		if (!error && !is_new)
-			error = partial_use(fd, folder, name, st, begun, kept);
+			error = partial_use(fd, folder, name, st, part_st, bytes_kept);
 		if (!error)
 			return fd;
 		close(fd);
@@ -144,11 +144,11 @@ int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes)
 void cp_partial_note_all(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following) {
-		uint64_t there = file->method == CP_RANGES && file->phase == CP_COPYING
-				     ? cp_file_prefix(file)
-				     : 0;
+		uint64_t bytes_kept = file->method == CP_RANGES && file->phase == CP_COPYING
+					  ? cp_file_prefix(file)
+					  : 0;
 
-		if (there && file->out >= 0)
-			file->noted = cp_partial_keep(file->out, &file->st, there) == 0;
+		if (bytes_kept && file->out >= 0)
+			file->noted = cp_partial_keep(file->out, &file->st, bytes_kept) == 0;
 	}
 }
