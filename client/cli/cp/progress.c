@@ -18,9 +18,9 @@ static bool progress_wanted(const struct cp *cp)
 
 static double progress_rate(const struct cp *cp, double seconds)
 {
-	uint64_t done = atomic_load(&cp->bytes_done) - atomic_load(&cp->bytes_skipped);
+	uint64_t bytes = atomic_load(&cp->bytes_done) - atomic_load(&cp->bytes_skipped);
 
-	return seconds > 0 ? (double)done / seconds : 0;
+	return seconds > 0 ? (double)bytes / seconds : 0;
 }
 
 /* Percentage and amount count each byte twice if it is read back. */
@@ -31,31 +31,33 @@ static uint64_t progress_bytes(const struct cp *cp, uint64_t copied, uint64_t ve
 
 void cp_progress(const struct cp *cp)
 {
-	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
-	char left_text[OUTPUT_TEXT_MAX], amount[2 * OUTPUT_TEXT_MAX + 8], left[OUTPUT_TEXT_MAX + 8];
+	char bytes_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
+	char time_text[OUTPUT_TEXT_MAX], amount[2 * OUTPUT_TEXT_MAX + 8],
+	    time_left[OUTPUT_TEXT_MAX + 8];
 	double seconds = cli_seconds() - cp->started;
 
 	if (!progress_wanted(cp) || seconds < SILENT_SECONDS)
 		return;
 	uint64_t all = atomic_load(&cp->bytes_all), total = progress_bytes(cp, all, all);
-	uint64_t done =
+	uint64_t bytes =
 	    progress_bytes(cp, atomic_load(&cp->bytes_done), atomic_load(&cp->bytes_verified));
-	uint64_t fresh = done - atomic_load(&cp->bytes_skipped);
+	uint64_t new_bytes = bytes - atomic_load(&cp->bytes_skipped);
 	double missing =
-	    fresh && total > done ? (double)(total - done) * seconds / (double)fresh : -1;
+	    new_bytes && total > bytes ? (double)(total - bytes) * seconds / (double)new_bytes : -1;
 
-	snprintf(amount, sizeof(amount), "%s of %s", output_size(done, done_text),
+	snprintf(amount, sizeof(amount), "%s of %s", output_size(bytes, bytes_text),
 		 output_size(total, all_text));
-	snprintf(left, sizeof(left), "%s left", output_time(missing, left_text));
+	snprintf(time_left, sizeof(time_left), "%s left", output_time(missing, time_text));
 	atomic_store(&cli_line_open, true);
 	progress_draw(
-	    stderr, progress_columns(), done, total,
-	    (const char *const[]){amount, output_rate(progress_rate(cp, seconds), rate), left}, 3);
+	    stderr, progress_columns(), bytes, total,
+	    (const char *const[]){amount, output_rate(progress_rate(cp, seconds), rate), time_left},
+	    3);
 }
 
 void cp_progress_end(const struct cp *cp)
 {
-	char done[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
+	char size[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX];
 	double seconds = cli_seconds() - cp->started;
 	uint64_t all = atomic_load(&cp->files_all);
 
@@ -64,6 +66,6 @@ void cp_progress_end(const struct cp *cp)
 	atomic_store(&cli_line_open, false);
 	fprintf(stderr, "\r\033[K%" PRIu64 " of %" PRIu64 " file%s, %s in %.1f s, %s\n",
 		atomic_load(&cp->files_done), all, output_plural(all),
-		output_size(atomic_load(&cp->bytes_done), done), seconds,
+		output_size(atomic_load(&cp->bytes_done), size), seconds,
 		output_rate(progress_rate(cp, seconds), rate));
 }
