@@ -35,12 +35,12 @@ static int special_set_attributes(const struct cp_entry *entry)
 {
 	AUTO_CLOSE int fd = beneath_open(entry->out, entry->to.name, O_PATH | O_NOFOLLOW, 0);
 	const struct stat *st = &entry->st;
-	struct stat made;
+	struct stat new_st;
 
-	if (fd < 0 || fstat(fd, &made) < 0)
+	if (fd < 0 || fstat(fd, &new_st) < 0)
 		return fd < 0 ? -fd : errno;
-	if ((made.st_mode & S_IFMT) != (st->st_mode & S_IFMT) || made.st_rdev != st->st_rdev ||
-	    made.st_uid != geteuid() || made.st_nlink != 1)
+	if ((new_st.st_mode & S_IFMT) != (st->st_mode & S_IFMT) || new_st.st_rdev != st->st_rdev ||
+	    new_st.st_uid != geteuid() || new_st.st_nlink != 1)
 		return CLI_REPLACED;
 	return cp_attributes(-1, fd, st, NULL);
 }
@@ -48,11 +48,11 @@ static int special_set_attributes(const struct cp_entry *entry)
 /* Replaces a file that exists, as cp(1) does. */
 void cp_special(struct cp *cp, const struct cp_entry *entry)
 {
-	struct stat there;
+	struct stat target_st;
 	int error;
 
 	if (cp->options.no_clobber &&
-	    fstatat(entry->out, entry->to.name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+	    fstatat(entry->out, entry->to.name, &target_st, AT_SYMLINK_NOFOLLOW) == 0)
 		return;
 	error = special_make(entry);
 	if (error == EEXIST)

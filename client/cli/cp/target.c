@@ -15,16 +15,16 @@
 
 int cp_base_keep(struct cp *cp, int fd)
 {
-	int *more = fd < 0 ? NULL : reallocarray(cp->bases, cp->n_bases + 1, sizeof(*more));
+	int *bases = fd < 0 ? NULL : reallocarray(cp->bases, cp->n_bases + 1, sizeof(*bases));
 
 	if (fd < 0)
 		return -errno;
-	if (!more) {
+	if (!bases) {
 		close(fd);
 		return -ENOMEM;
 	}
-	cp->bases = more;
-	return more[cp->n_bases++] = fd;
+	cp->bases = bases;
+	return bases[cp->n_bases++] = fd;
 }
 
 /* Takes over path. */
@@ -120,21 +120,21 @@ static char *root_directories(int root)
 {
 	struct dirent **names;
 	int count = scandirat(root, ".", &names, is_shown_directory, alphasort);
-	char *all = NULL;
+	char *list = NULL;
 
 	for (int i = 0; i < count; i++) {
-		char *more = NULL;
+		char *new_list = NULL;
 
-		if (asprintf(&more, "%s%s%s", all ? all : "", all ? ", " : "", names[i]->d_name) <
-		    0)
-			more = NULL;
-		free(all);
-		all = more;
+		if (asprintf(&new_list, "%s%s%s", list ? list : "", list ? ", " : "",
+			     names[i]->d_name) < 0)
+			new_list = NULL;
+		free(list);
+		list = new_list;
 		free(names[i]);
 	}
 	if (count >= 0)
 		free(names);
-	return all;
+	return list;
 }
 
 /* A user can make other directories with these names. */

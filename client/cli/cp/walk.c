@@ -55,15 +55,15 @@ static void path_fail(struct cp *cp, const char *path, int error)
 }
 
 /* Whether the name at the place of the copy must stay. */
-static bool target_refuse(struct cp *cp, const struct cp_entry *entry, const struct stat *there)
+static bool target_refuse(struct cp *cp, const struct cp_entry *entry, const struct stat *target_st)
 {
 	const char *to = entry->to.path;
 
-	if (entry->from && beneath_is_same(&entry->st, there))
+	if (entry->from && beneath_is_same(&entry->st, target_st))
 		cli_error("%s and %s are the same file", entry->from, to);
-	else if (S_ISDIR(there->st_mode))
+	else if (S_ISDIR(target_st->st_mode))
 		cli_error("%s is a directory", to);
-	else if (!S_ISREG(there->st_mode) && !S_ISLNK(there->st_mode))
+	else if (!S_ISREG(target_st->st_mode) && !S_ISLNK(target_st->st_mode))
 		cli_error("%s is no regular file", to);
 	else
 		return false;
@@ -77,10 +77,10 @@ static void file_queue(const struct walk *walk, const struct cp_entry *entry)
 	const struct cp_source from = {(char *)entry->from, walk->prefix, walk->base};
 	const struct stat *st = &entry->st;
 	struct cp *cp = walk->cp;
-	struct stat there;
-	bool exists = fstatat(entry->out, entry->to.name, &there, AT_SYMLINK_NOFOLLOW) == 0;
+	struct stat target_st;
+	bool exists = fstatat(entry->out, entry->to.name, &target_st, AT_SYMLINK_NOFOLLOW) == 0;
 
-	if (exists && (cp->options.no_clobber || target_refuse(cp, entry, &there)))
+	if (exists && (cp->options.no_clobber || target_refuse(cp, entry, &target_st)))
 		return;
 	if (entry->from && cp_link_later(cp, st, entry->from, &entry->to))
 		return;
@@ -101,16 +101,16 @@ static void file_queue(const struct walk *walk, const struct cp_entry *entry)
  * make names, by another user than the source's owner. */
 static int directory_check(const struct cp_entry *entry, int fd, bool is_new)
 {
-	struct stat there;
+	struct stat dir_st;
 
-	if (fstat(fd, &there) < 0)
+	if (fstat(fd, &dir_st) < 0)
 		return errno;
 	if (is_new)
-		return there.st_uid == geteuid() && !(there.st_mode & (S_IRWXG | S_IRWXO))
+		return dir_st.st_uid == geteuid() && !(dir_st.st_mode & (S_IRWXG | S_IRWXO))
 			   ? 0
 			   : CLI_REPLACED;
-	return !*entry->to.name || there.st_uid == entry->st.st_uid ||
-		       beneath_owner_is_trusted(entry->out, &there)
+	return !*entry->to.name || dir_st.st_uid == entry->st.st_uid ||
+		       beneath_owner_is_trusted(entry->out, &dir_st)
 		   ? 0
 		   : BENEATH_FOREIGN;
 }
