@@ -15,12 +15,12 @@
 #include "common/closest.h"
 #include "common/number.h"
 
-static const char *size_is_wrong(const char *value, bool none, uint64_t least)
+static const char *size_is_wrong(const char *value, bool allows_none, uint64_t min_bytes)
 {
 	size_t length = strlen(value);
 	uint64_t bytes;
 
-	if (none && strcmp(value, "none") == 0)
+	if (allows_none && strcmp(value, "none") == 0)
 		return NULL;
 	int error = parse_size_or_percent(value, 100, &bytes);
 
@@ -28,7 +28,7 @@ static const char *size_is_wrong(const char *value, bool none, uint64_t least)
 		return "more than 100%";
 	if (error)
 		return "not a size (8G, 8GiB, 8GB or 50%)";
-	return bytes < least ? "must be more than nothing (none: no limit)" : NULL;
+	return bytes < min_bytes ? "must be more than nothing (none: no limit)" : NULL;
 }
 
 static const char *limit_is_wrong(const char *value)
@@ -77,12 +77,12 @@ static const struct {
 /* Whether the mount has the GPU that a name such as "gpu1.size" begins with. */
 static bool has_gpu(const char *now, const char *name, const char *dot)
 {
-	AUTO_FREE char *line = NULL, *known = NULL;
+	AUTO_FREE char *line = NULL, *size = NULL;
 
 	if (asprintf(&line, "%.*s.size", (int)(dot - name), name) < 0)
 		line = NULL;
-	known = line ? facts_line(now, line) : NULL;
-	return known;
+	size = line ? facts_line(now, line) : NULL;
+	return size;
 }
 
 /* The parameter's place in the table, or -1 after a message. */
@@ -91,7 +91,7 @@ static int param_find(const char *now, const char *name)
 	struct closest closest = {.word = name};
 	/* The name of a GPU may have a dot itself: gpu0.mig1.size. */
 	const char *dot = strncmp(name, "gpu", 3) == 0 ? strrchr(name, '.') : NULL;
-	AUTO_FREE char *known = facts_line(now, name);
+	AUTO_FREE char *value = facts_line(now, name);
 
 	for (unsigned i = 0; i < PARAMS; i++) {
 		if (strcmp(name, params[i].name) == 0)
@@ -101,7 +101,7 @@ static int param_find(const char *now, const char *name)
 			return (int)i;
 		closest_try(&closest, params[i].name);
 	}
-	if (known)
+	if (value)
 		cli_error(
 		    "%s cannot be set while the mount is in use: it is an option of mounting, "
 		    "or a fact",
@@ -127,30 +127,30 @@ static char *param_line(const char *now, const char *word)
 		return NULL;
 	}
 	AUTO_FREE char *name = strndup(word, (size_t)(equals - word));
-	int which = name ? param_find(now, name) : -1;
+	int index = name ? param_find(now, name) : -1;
 	const char *value = equals + 1;
 
-	if (which >= 0 && params[which].usual && strcmp(value, "default") == 0)
-		value = params[which].usual;
-	const char *why = which < 0 ? NULL : params[which].is_wrong(value);
+	if (index >= 0 && params[index].usual && strcmp(value, "default") == 0)
+		value = params[index].usual;
+	const char *reason = index < 0 ? NULL : params[index].is_wrong(value);
 
-	if (why)
-		cli_error("%s: %s; nothing was changed", word, why);
-	if (which < 0 || why || asprintf(&line, "%s %s\n", name, value) < 0)
+	if (reason)
+		cli_error("%s: %s; nothing was changed", word, reason);
+	if (index < 0 || reason || asprintf(&line, "%s %s\n", name, value) < 0)
 		return NULL;
 	return line;
 }
 
-static int params_write(const char *where, const char *lines)
+static int params_write(const char *mountpoint, const char *lines)
 {
 	AUTO_FREE char *path = NULL;
 
-	if (asprintf(&path, "%s/.gpumem/params", where) < 0)
-		return cli_fail(where, ENOMEM);
+	if (asprintf(&path, "%s/.gpumem/params", mountpoint) < 0)
+		return cli_fail(mountpoint, ENOMEM);
 	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 && errno == EACCES) {
-		cli_error("%s: root and the user of the daemon alone set parameters", where);
+		cli_error("%s: root and the user of the daemon alone set parameters", mountpoint);
 		return CLI_DENIED;
 	}
 	if (fd >= 0 && write(fd, lines, strlen(lines)) >= 0)
@@ -158,20 +158,20 @@ static int params_write(const char *where, const char *lines)
 	if (fd >= 0 && errno == ERANGE) {
 		cli_error(
 		    "%s: size: no GPU of these has so much (none: no limit); nothing was changed",
-		    where);
+		    mountpoint);
 		return CLI_USAGE;
 	}
 	/* Both are answers to evict alone. */
 	if (fd >= 0 && errno == ENOSPC) {
 		cli_error("%s: no more files can leave: the rest is mapped by processes, or spill= "
 			  "is full",
-			  where);
+			  mountpoint);
 		return CLI_FULL;
 	}
 	if (fd >= 0 && errno == EOPNOTSUPP) {
 		cli_error("%s: the mount has no place for files that leave a GPU "
 			  "(gpumemfs -o spill=host:SIZE)",
-			  where);
+			  mountpoint);
 		return CLI_FAILED;
 	}
 	return cli_fail(path, errno);
@@ -185,12 +185,12 @@ int params_set(const struct place *place, int count, char **words)
 	if (error)
 		return cli_fail(place->mount->mountpoint, error);
 	for (int i = 0; i < count; i++) {
-		AUTO_FREE char *line = param_line(now, words[i]), *before = lines;
+		AUTO_FREE char *line = param_line(now, words[i]), *previous = lines;
 
 		lines = NULL;
 		if (!line)
 			return CLI_USAGE;
-		if (!before || asprintf(&lines, "%s%s", before, line) < 0) {
+		if (!previous || asprintf(&lines, "%s%s", previous, line) < 0) {
 			lines = NULL;
 			return cli_fail(place->mount->mountpoint, ENOMEM);
 		}
@@ -198,7 +198,7 @@ int params_set(const struct place *place, int count, char **words)
 	return params_write(place->mount->mountpoint, lines);
 }
 
-static bool param_is_asked(const char *name, const char *asked)
+static bool param_matches(const char *name, const char *filter)
 {
 	const char *dot = strncmp(name, "gpu", 3) == 0 ? strrchr(name, '.') : NULL;
 	const char *leaf = dot ? dot + 1 : name;
@@ -207,10 +207,10 @@ static bool param_is_asked(const char *name, const char *asked)
 	for (unsigned i = 0; i < PARAMS; i++)
 		settable = settable || (params[i].usual && strcmp(leaf, params[i].name) == 0 &&
 					params[i].per_gpu == (dot != NULL));
-	return settable && (!asked || strcmp(asked, name) == 0 || strcmp(asked, leaf) == 0);
+	return settable && (!filter || strcmp(filter, name) == 0 || strcmp(filter, leaf) == 0);
 }
 
-int params_get(const struct place *place, const char *asked, json_t *values)
+int params_get(const struct place *place, const char *filter, json_t *values)
 {
 	AUTO_FREE char *now = NULL;
 	int error = facts_text(place->mount->mountpoint, "params", &now), found = 0;
@@ -221,7 +221,7 @@ int params_get(const struct place *place, const char *asked, json_t *values)
 		if (!value)
 			continue;
 		*value++ = '\0';
-		if (param_is_asked(line, asked)) {
+		if (param_matches(line, filter)) {
 			json_object_set_new(values, line, json_string(value));
 			found++;
 		}

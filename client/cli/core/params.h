@@ -11,8 +11,8 @@
 /* Sets all words "name=value", or none of them. Gives the exit status. */
 int params_set(const struct place *place, int count, char **words);
 
-/* Adds the parameters that can be set, by name; with asked only the parameter of that name, or of
+/* Adds the parameters that can be set, by name; with filter only the parameter of that name, or of
  * that name of each GPU. How many there are, or -errno. */
-int params_get(const struct place *place, const char *asked, json_t *values);
+int params_get(const struct place *place, const char *filter, json_t *values);
 
 #endif
