@@ -55,14 +55,14 @@ static void row_add(struct parking *parking, pid_t pid, uint32_t files,
 
 static void answer_add(struct parking *parking, const struct park_answer *answer)
 {
-	bool parks = parking->request.what == GPUMEM_NOTICE_PARK;
+	bool parks = parking->request.notice == GPUMEM_NOTICE_PARK;
 	struct outcome outcome = {parks ? "parked" : "unparked", parks ? "parked" : "unparked",
 				  CLI_OK};
 	char text[64];
 
 	if (answer->state == GPUMEM_NOTIFIED_WAITS) {
 		snprintf(text, sizeof(text), "no answer%s within %u s",
-			 parking->request.when == PARK_NOW ? "" : ": no safe point",
+			 parking->request.timing == PARK_NOW ? "" : ": no safe point",
 			 parking->seconds);
 		outcome = (struct outcome){"timeout", text, CLI_FAILED};
 	} else if (answer->error) {
@@ -117,7 +117,7 @@ static void place_ask(struct parking *parking, const char *path)
 		answer_add(parking, &answers.at[i]);
 	if (error && error != -ESRCH && parking->inside)
 		parking->status = cli_fail(path, -error);
-	else if (parking->request.what == GPUMEM_NOTICE_PARK)
+	else if (parking->request.notice == GPUMEM_NOTICE_PARK)
 		facts_sharers(parking->where, sharer_add, parking);
 }
 
@@ -195,7 +195,7 @@ static int options_read(struct cli_args *args, struct parking *parking, int *jso
 	while (!status && (code = cli_option(args)) > 0) {
 		*json |= code == CLI_JSON_CODE;
 		if (code == NOW)
-			parking->request.when = PARK_NOW;
+			parking->request.timing = PARK_NOW;
 		if (code == TIMEOUT)
 			status = park_timeout_read(args, &seconds);
 	}
@@ -207,22 +207,22 @@ static int options_read(struct cli_args *args, struct parking *parking, int *jso
 }
 
 /* A daemon tells users about their own processes alone. */
-static int process_fail(pid_t pid, enum gpumem_notice what)
+static int process_fail(pid_t pid, enum gpumem_notice notice)
 {
 	if (kill(pid, 0) < 0 && errno == EPERM) {
 		cli_error("%d: this process belongs to another user", pid);
 		return CLI_DENIED;
 	}
 	cli_error("%d: this process %s", pid,
-		  what == GPUMEM_NOTICE_PARK ? "maps no file of gpumemfs"
-					     : "has no file that was parked on request");
+		  notice == GPUMEM_NOTICE_PARK ? "maps no file of gpumemfs"
+					       : "has no file that was parked on request");
 	return CLI_FAILED;
 }
 
 /* CLI_USAGE, or else 0 and the status in parking. */
 static int word_ask(struct cli_args *args, struct parking *parking, const char *word, bool json)
 {
-	enum gpumem_notice what = parking->request.what;
+	enum gpumem_notice notice = parking->request.notice;
 	bool digits = word[strspn(word, "0123456789")] == '\0';
 	int before = parking->status;
 	uint64_t pid = 0;
@@ -240,18 +240,18 @@ static int word_ask(struct cli_args *args, struct parking *parking, const char *
 	bool none = !parking->status && json_array_size(parking->all) == parking->first;
 
 	if (none && digits)
-		parking->status = process_fail(parking->request.pid, what);
+		parking->status = process_fail(parking->request.pid, notice);
 	else if (none && !json)
 		output_line(stdout, "%s: no process has it %s", word,
-			    what == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
+			    notice == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
 	if (!parking->status)
 		parking->status = before;
 	return CLI_OK;
 }
 
-static int processes_ask(struct cli_args *args, enum gpumem_notice what)
+static int processes_ask(struct cli_args *args, enum gpumem_notice notice)
 {
-	struct parking parking = {.request = {.what = what}};
+	struct parking parking = {.request = {.notice = notice}};
 	int json, status = options_read(args, &parking, &json);
 
 	if (status)

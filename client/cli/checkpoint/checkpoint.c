@@ -32,7 +32,7 @@ static const struct client_gpu_ops *const driver = &client_gpu_cuda;
 struct request {
 	const char *directory; /* to save the process in; NULL: none */
 	bool restore;
-	enum park_when when;
+	enum park_timing timing;
 	uint64_t seconds; /* to wait for a safe point */
 };
 
@@ -179,7 +179,7 @@ static int gpu_suspend(struct files *files, const struct request *request)
 		    (int)files->pid, (int)files->pid);
 		return CLI_FAILED;
 	}
-	status = files_park(files, request->when, (unsigned)request->seconds);
+	status = files_park(files, request->timing, (unsigned)request->seconds);
 	return status ? status : gpu_checkpoint(files);
 }
 
@@ -310,7 +310,7 @@ static int checkpoint(const char *word, const struct request *request)
 
 static int checkpoint_run(struct cli_args *args)
 {
-	struct request request = {.when = PARK_AT_SAFE_POINT, .seconds = PARK_SECONDS};
+	struct request request = {.timing = PARK_AT_SAFE_POINT, .seconds = PARK_SECONDS};
 	int code, status = CLI_OK;
 
 	while (!status && (code = cli_option(args)) > 0) {
@@ -319,7 +319,7 @@ static int checkpoint_run(struct cli_args *args)
 		else if (code == RESTORE)
 			request.restore = true;
 		else if (code == NOW)
-			request.when = PARK_NOW;
+			request.timing = PARK_NOW;
 		else
 			status = park_timeout_read(args, &request.seconds);
 	}

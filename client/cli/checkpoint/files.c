@@ -207,9 +207,9 @@ static int mount_park(const struct mount_at *mount, const struct park_request *r
 }
 
 /* Behind a request that waits for a safe point, so that the process acts on both in their order. */
-static void park_withdraw(const struct files *files, enum park_when when)
+static void park_withdraw(const struct files *files, enum park_timing timing)
 {
-	const struct park_request request = {GPUMEM_NOTICE_UNPARK, when, files->pid, 0};
+	const struct park_request request = {GPUMEM_NOTICE_UNPARK, timing, files->pid, 0};
 
 	for (size_t i = 0; i < files->mounts.count; i++) {
 		AUTO_ANSWERS struct park_answers answers = {0};
@@ -217,9 +217,9 @@ static void park_withdraw(const struct files *files, enum park_when when)
 	}
 }
 
-int files_park(struct files *files, enum park_when when, unsigned seconds)
+int files_park(struct files *files, enum park_timing timing, unsigned seconds)
 {
-	const struct park_request request = {GPUMEM_NOTICE_PARK, when, files->pid, seconds};
+	const struct park_request request = {GPUMEM_NOTICE_PARK, timing, files->pid, seconds};
 	int status = unread_check(files);
 
 	if (!status)
@@ -231,7 +231,7 @@ int files_park(struct files *files, enum park_when when, unsigned seconds)
 	if (!status)
 		status = leases_wait(files);
 	if (status)
-		park_withdraw(files, when);
+		park_withdraw(files, timing);
 	return status;
 }
 

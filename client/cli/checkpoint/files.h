@@ -29,7 +29,7 @@ void files_free(struct files *files);
 
 /* Asks the process to park its files, unless no file is mapped, and waits. Fails also if the
  * process has a file open whose leases cannot be read. After an error the request is withdrawn. */
-int files_park(struct files *files, enum park_when when, unsigned seconds);
+int files_park(struct files *files, enum park_timing timing, unsigned seconds);
 /* Fails if the process has a lease on memory of a GPU. */
 int files_check(struct files *files);
 /* Has the process map again the files that were parked on request; *count is their number. */

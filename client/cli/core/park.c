@@ -27,16 +27,16 @@ int park_timeout_read(const struct cli_args *args, uint64_t *seconds)
 
 static int answer_add(struct park_answers *answers, const struct gpumem_notified *notified)
 {
-	struct park_answer *more =
+	struct park_answer *new_array =
 	    realloc(answers->at, (answers->count + 1) * sizeof(*answers->at));
 
-	if (!more)
+	if (!new_array)
 		return -ENOMEM;
-	answers->at = more;
-	more[answers->count++] = (struct park_answer){.pid = notified->pid,
-						      .state = notified->state,
-						      .error = notified->error,
-						      .files = notified->files};
+	answers->at = new_array;
+	new_array[answers->count++] = (struct park_answer){.pid = notified->pid,
+							   .state = notified->state,
+							   .error = notified->error,
+							   .files = notified->files};
 	return 0;
 }
 
@@ -63,8 +63,8 @@ int park_ask(const char *path, const struct park_request *request, struct park_a
 {
 	struct gpumem_notify notify = {
 	    .version = GPUMEM_PROTOCOL_VERSION,
-	    .what = request->what,
-	    .flags = request->when == PARK_NOW ? GPUMEM_NOTICE_NOW : 0,
+	    .what = request->notice,
+	    .flags = request->timing == PARK_NOW ? GPUMEM_NOTICE_NOW : 0,
 	    .pid = request->pid,
 	};
 	double end = cli_seconds() + request->seconds;

@@ -10,14 +10,14 @@
 
 #include "common/protocol.h"
 
-enum park_when {
+enum park_timing {
 	PARK_AT_SAFE_POINT, /* the process's next gpumem_safe_point */
 	PARK_NOW,	    /* at once: nothing in the process may use the files */
 };
 
 struct park_request {
-	enum gpumem_notice what; /* GPUMEM_NOTICE_PARK, GPUMEM_NOTICE_UNPARK */
-	enum park_when when;
+	enum gpumem_notice notice; /* GPUMEM_NOTICE_PARK, GPUMEM_NOTICE_UNPARK */
+	enum park_timing timing;
 	pid_t pid;	/* as the daemon numbers processes; 0: each process of this user */
 	double seconds; /* to wait for answers */
 };
