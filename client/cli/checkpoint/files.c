@@ -171,10 +171,10 @@ int files_check(struct files *files)
 
 static int leases_wait(struct files *files)
 {
-	double until = cli_seconds() + LEASE_WAIT_S;
+	double deadline = cli_seconds() + LEASE_WAIT_S;
 	int status = leases_read(files);
 
-	while (!status && files->leased && cli_seconds() < until) {
+	while (!status && files->leased && cli_seconds() < deadline) {
 		usleep(POLL_US);
 		status = leases_read(files);
 	}
@@ -239,23 +239,23 @@ int files_park(struct files *files, enum park_timing timing, unsigned seconds)
 static int mount_unpark(const struct mount_at *mount, pid_t pid, uint32_t *count)
 {
 	const struct park_request request = {GPUMEM_NOTICE_UNPARK, PARK_NOW, pid, UNPARK_WAIT_S};
-	double until = cli_seconds() + LISTEN_WAIT_S;
+	double deadline = cli_seconds() + LISTEN_WAIT_S;
 	AUTO_ANSWERS struct park_answers answers = {0};
 	int error = park_ask(mount->mountpoint, &request, &answers);
 
-	while (error == -ESRCH && cli_seconds() < until && file_is_open(pid, mount->device)) {
+	while (error == -ESRCH && cli_seconds() < deadline && file_is_open(pid, mount->device)) {
 		usleep(POLL_US);
 		error = park_ask(mount->mountpoint, &request, &answers);
 	}
 	if (error == -ESRCH || error == -ENOTTY || !file_is_open(pid, mount->device))
 		return CLI_OK;
-	bool waits = false;
+	bool is_waiting = false;
 	for (size_t i = 0; i < answers.count && !error; i++) {
 		*count += answers.at[i].files;
-		waits |= answers.at[i].state == GPUMEM_NOTIFIED_WAITS;
+		is_waiting |= answers.at[i].state == GPUMEM_NOTIFIED_WAITS;
 		error = -answers.at[i].error;
 	}
-	if (!error && !waits)
+	if (!error && !is_waiting)
 		return CLI_OK;
 	cli_error("process %d: its files are still parked: %s; gpumem unpark %d tries again",
 		  (int)pid, error ? cli_words(-error) : "no answer", (int)pid);
@@ -268,9 +268,9 @@ int files_unpark(const struct files *files, uint32_t *count)
 
 	*count = 0;
 	for (size_t i = 0; i < files->mounts.count; i++) {
-		int one = mount_unpark(&files->mounts.at[i], files->pid, count);
+		int mount_status = mount_unpark(&files->mounts.at[i], files->pid, count);
 
-		status = status ? status : one;
+		status = status ? status : mount_status;
 	}
 	return status;
 }

@@ -85,14 +85,15 @@ static int images_find(char *path, const char *word, struct images *images)
 /* The path of a new name, allocated: its directory has no links. */
 static char *path_of_new(const char *word)
 {
-	AUTO_FREE char *copy = strdup(word), *other = strdup(word), *folder = NULL;
+	AUTO_FREE char *folder_copy = strdup(word), *name_copy = strdup(word), *folder = NULL;
 	char *path = NULL;
 
-	if (copy && other)
-		folder = realpath(dirname(copy), NULL);
+	if (folder_copy && name_copy)
+		folder = realpath(dirname(folder_copy), NULL);
 	if (!folder)
 		return NULL;
-	if (asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, basename(other)) < 0)
+	if (asprintf(&path, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, basename(name_copy)) <
+	    0)
 		return NULL;
 	return path;
 }
