@@ -26,8 +26,8 @@ struct parking {
 	json_t *all; /* a row for each process */
 	int status;
 	/* Of the word that is asked for. */
-	size_t first;	    /* its first row */
-	const char *where;  /* the mount */
+	size_t first; /* its first row */
+	const char *mountpoint;
 	const char *inside; /* the file within the mount; NULL: all files of the process */
 };
 
@@ -45,7 +45,7 @@ static void row_add(struct parking *parking, pid_t pid, uint32_t files,
 	json_t *row = json_pack("{s:I, s:o, s:I, s:s, s:s, s:o}", "pid", (json_int_t)pid, "command",
 				output_json_text(command ? command : "?"), "files",
 				(json_int_t)files, "state", outcome->state, "result", outcome->text,
-				"mount", output_json_text(parking->where));
+				"mount", output_json_text(parking->mountpoint));
 
 	if (row)
 		json_array_append_new(parking->all, row);
@@ -76,7 +76,7 @@ static void answer_add(struct parking *parking, const struct park_answer *answer
 
 static bool row_is_there(const struct parking *parking, pid_t pid)
 {
-	AUTO_FREE char *mount = output_escape(parking->where);
+	AUTO_FREE char *mount = output_escape(parking->mountpoint);
 	const json_t *row;
 	size_t i;
 
@@ -98,12 +98,12 @@ static void sharer_add(void *context, const struct sharer *sharer)
 	struct parking *parking = context;
 	bool meant = parking->inside ? strcmp(sharer->path, parking->inside) == 0
 				     : sharer->pid == parking->request.pid;
-	bool others = geteuid() && sharer->uid != geteuid();
+	bool is_foreign = geteuid() && sharer->uid != geteuid();
 
 	if (meant && strcmp(sharer->access, "copy") != 0 &&
 	    strncmp(sharer->path, "/host/", strlen("/host/")) != 0 &&
 	    !row_is_there(parking, sharer->pid))
-		row_add(parking, sharer->pid, 0, others ? &denied : &unsupported);
+		row_add(parking, sharer->pid, 0, is_foreign ? &denied : &unsupported);
 }
 
 /* path: the file, or the mount for all files. A mount that cannot be asked, because its daemon is
@@ -118,7 +118,7 @@ static void place_ask(struct parking *parking, const char *path)
 	if (error && error != -ESRCH && parking->inside)
 		parking->status = cli_fail(path, -error);
 	else if (parking->request.notice == GPUMEM_NOTICE_PARK)
-		facts_sharers(parking->where, sharer_add, parking);
+		facts_sharers(parking->mountpoint, sharer_add, parking);
 }
 
 static void file_ask(struct parking *parking, const char *word)
@@ -135,7 +135,7 @@ static void file_ask(struct parking *parking, const char *word)
 		parking->status = status;
 		return;
 	}
-	parking->where = place.mount->mountpoint;
+	parking->mountpoint = place.mount->mountpoint;
 	parking->inside = place.inside;
 	place_ask(parking, place.path);
 }
@@ -156,8 +156,8 @@ static void process_ask(struct parking *parking)
 	}
 	mounts_keep(&mounts, mount_is_usable);
 	for (size_t i = 0; i < mounts.count; i++) {
-		parking->where = mounts.at[i].mountpoint;
-		place_ask(parking, parking->where);
+		parking->mountpoint = mounts.at[i].mountpoint;
+		place_ask(parking, parking->mountpoint);
 	}
 	mounts_free(&mounts);
 }
@@ -224,7 +224,7 @@ static int word_ask(struct cli_args *args, struct parking *parking, const char *
 {
 	enum gpumem_notice notice = parking->request.notice;
 	bool digits = word[strspn(word, "0123456789")] == '\0';
-	int before = parking->status;
+	int old_status = parking->status;
 	uint64_t pid = 0;
 
 	if (digits && parse_u64(word, 1, INT32_MAX, &pid))
@@ -237,15 +237,15 @@ static int word_ask(struct cli_args *args, struct parking *parking, const char *
 		process_ask(parking);
 	else
 		file_ask(parking, word);
-	bool none = !parking->status && json_array_size(parking->all) == parking->first;
+	bool found_none = !parking->status && json_array_size(parking->all) == parking->first;
 
-	if (none && digits)
+	if (found_none && digits)
 		parking->status = process_fail(parking->request.pid, notice);
-	else if (none && !json)
+	else if (found_none && !json)
 		output_line(stdout, "%s: no process has it %s", word,
 			    notice == GPUMEM_NOTICE_PARK ? "mapped" : "parked");
 	if (!parking->status)
-		parking->status = before;
+		parking->status = old_status;
 	return CLI_OK;
 }
 
