@@ -18,13 +18,13 @@ struct listing {
 };
 
 /* The account of a user with the user's name and the mount. */
-static int account_add(struct listing *listing, const char *where, const json_t *account)
+static int account_add(struct listing *listing, const char *mountpoint, const json_t *account)
 {
 	uid_t uid = (uid_t)facts_number(account, "uid");
 
 	if (listing->one_user && uid != listing->uid)
 		return 0;
-	json_t *row = json_pack("{s:o, s:o}", "mount", output_json_text(where), "user",
+	json_t *row = json_pack("{s:o, s:o}", "mount", output_json_text(mountpoint), "user",
 				output_json_user(uid));
 
 	if (!row || json_object_update_missing(row, (json_t *)account) ||
@@ -33,22 +33,22 @@ static int account_add(struct listing *listing, const char *where, const json_t 
 	return 0;
 }
 
-static int users_of_mount(const char *where, const char *inside, void *context)
+static int users_of_mount(const char *mountpoint, const char *inside, void *context)
 {
-	json_t *users = facts_users(where), *account;
+	json_t *users = facts_users(mountpoint), *account;
 	size_t i;
 	int error = users ? 0 : -errno;
 
 	(void)inside;
 	json_array_foreach (json_object_get(users, "users"), i, account)
-		error = error ? error : account_add(context, where, account);
+		error = error ? error : account_add(context, mountpoint, account);
 	json_decref(users);
 	return error;
 }
 
-static uint64_t used(const json_t *one, const char *kind)
+static uint64_t used(const json_t *row, const char *kind)
 {
-	return facts_number(json_object_get(one, kind), "used");
+	return facts_number(json_object_get(row, kind), "used");
 }
 
 static void bytes_cell(struct table *table, uint64_t bytes)
@@ -59,43 +59,43 @@ static void bytes_cell(struct table *table, uint64_t bytes)
 }
 
 /* "used/limit", or "used" without a limit. */
-static void limited_cell(struct table *table, const json_t *one, const char *kind, bool is_bytes)
+static void limited_cell(struct table *table, const json_t *row, const char *kind, bool is_bytes)
 {
-	const json_t *of = json_object_get(one, kind);
-	uint64_t has = facts_number(of, "used"), limit = facts_number(of, "limit");
+	const json_t *usage = json_object_get(row, kind);
+	uint64_t has = facts_number(usage, "used"), limit = facts_number(usage, "limit");
 	enum output_colour colour = limit && has >= limit - limit / 16 ? COLOUR_WARN : COLOUR_NONE;
-	char left[OUTPUT_TEXT_MAX], right[OUTPUT_TEXT_MAX];
+	char used_text[OUTPUT_TEXT_MAX], limit_text[OUTPUT_TEXT_MAX];
 
 	if (is_bytes) {
-		output_size(has, left);
-		output_size(limit, right);
+		output_size(has, used_text);
+		output_size(limit, limit_text);
 	} else {
-		snprintf(left, sizeof(left), "%" PRIu64, has);
-		snprintf(right, sizeof(right), "%" PRIu64, limit);
+		snprintf(used_text, sizeof(used_text), "%" PRIu64, has);
+		snprintf(limit_text, sizeof(limit_text), "%" PRIu64, limit);
 	}
-	if (json_is_integer(json_object_get(of, "limit")))
-		table_cell(table, colour, "%s/%s", left, right);
+	if (json_is_integer(json_object_get(usage, "limit")))
+		table_cell(table, colour, "%s/%s", used_text, limit_text);
 	else
-		table_cell(table, colour, "%s", left);
+		table_cell(table, colour, "%s", used_text);
 }
 
-static void user_row(struct table *table, const json_t *one)
+static void user_row(struct table *table, const json_t *row)
 {
-	uint64_t gpu = used(one, "gpu_bytes"), spill_host = used(one, "spill_host_bytes"),
-		 spill_disk = used(one, "spill_disk_bytes"), all = used(one, "bytes");
+	uint64_t gpu = used(row, "gpu_bytes"), spill_host = used(row, "spill_host_bytes"),
+		 spill_disk = used(row, "spill_disk_bytes"), all = used(row, "bytes");
 	uint64_t of_gpus = gpu + spill_host + spill_disk;
 
-	table_user(table, COLOUR_STRONG, one);
+	table_user(table, COLOUR_STRONG, row);
 	bytes_cell(table, gpu);
 	bytes_cell(table, all > of_gpus ? all - of_gpus : 0);
-	limited_cell(table, one, "spill_host_bytes", true);
-	limited_cell(table, one, "spill_disk_bytes", true);
-	bytes_cell(table, used(one, "held_bytes"));
-	limited_cell(table, one, "metadata_bytes", true);
-	limited_cell(table, one, "descriptors", false);
-	limited_cell(table, one, "leases", false);
-	limited_cell(table, one, "connections", false);
-	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(one, "mount")));
+	limited_cell(table, row, "spill_host_bytes", true);
+	limited_cell(table, row, "spill_disk_bytes", true);
+	bytes_cell(table, used(row, "held_bytes"));
+	limited_cell(table, row, "metadata_bytes", true);
+	limited_cell(table, row, "descriptors", false);
+	limited_cell(table, row, "leases", false);
+	limited_cell(table, row, "connections", false);
+	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(row, "mount")));
 }
 
 static void users_write(const json_t *all)
