@@ -23,7 +23,7 @@
 #endif
 
 struct totals {
-	uint64_t before, after; /* bytes in the cache; 0 if the kernel has no cachestat(2) */
+	uint64_t bytes_before, bytes_after; /* in the cache; 0 if the kernel has no cachestat(2) */
 	uint64_t files, leases;
 };
 
@@ -47,12 +47,12 @@ static int cache_drop(const char *path, struct totals *totals)
 
 	if (fd < 0)
 		return fd;
-	totals->before += cached_bytes(fd);
+	totals->bytes_before += cached_bytes(fd);
 	if (fsync(fd) < 0)
 		return -errno;
 	int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 
-	totals->after += cached_bytes(fd);
+	totals->bytes_after += cached_bytes(fd);
 	totals->files++;
 	return -error;
 }
@@ -84,18 +84,18 @@ static int file_drop_leases(const struct walk_entry *entry, void *context)
 	return (int)cli_status_of(-error);
 }
 
-enum what { WHAT_CACHE, WHAT_LEASES };
+enum target { TARGET_CACHE, TARGET_LEASES };
 
-static int options_parse(struct cli_args *args, enum what *what, int *json)
+static int options_parse(struct cli_args *args, enum target *target, int *json)
 {
 	int code;
 
 	*json = 0;
-	*what = WHAT_CACHE;
+	*target = TARGET_CACHE;
 	while ((code = cli_option(args)) > 0) {
 		*json |= code == CLI_JSON_CODE;
 		if (code == LEASES)
-			*what = WHAT_LEASES;
+			*target = TARGET_LEASES;
 	}
 	return code;
 }
@@ -106,54 +106,57 @@ static void leases_print(const char *word, uint64_t leases)
 		    output_plural(leases));
 }
 
-static json_t *drop_json(const struct place *place, enum what what, const struct totals *totals,
-			 uint64_t gone)
+static json_t *drop_json(const struct place *place, enum target target, const struct totals *totals,
+			 uint64_t bytes_dropped)
 {
-	return what == WHAT_LEASES
+	return target == TARGET_LEASES
 		   ? json_pack("{s:o, s:I, s:I}", "path", output_json_text(place->path), "files",
 			       (json_int_t)totals->files, "leases", (json_int_t)totals->leases)
 		   : json_pack("{s:o, s:I, s:I, s:I}", "path", output_json_text(place->path),
 			       "files", (json_int_t)totals->files, "cached_bytes",
-			       (json_int_t)totals->before, "dropped_bytes", (json_int_t)gone);
+			       (json_int_t)totals->bytes_before, "dropped_bytes",
+			       (json_int_t)bytes_dropped);
 }
 
 /* Adds the result to list, or prints it if that is NULL. */
-static int drop_path(const char *word, enum what what, json_t *list)
+static int drop_path(const char *word, enum target target, json_t *list)
 {
-	char before[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
+	char cached[OUTPUT_TEXT_MAX], dropped[OUTPUT_TEXT_MAX];
 	AUTO_PLACE struct place place = {0};
 	struct totals totals = {0};
 	int status = place_find(word, &place);
 
 	if (status)
 		return status;
-	status =
-	    walk_tree(&place, what == WHAT_LEASES ? file_drop_leases : file_drop_cache, &totals);
-	uint64_t gone = totals.before > totals.after ? totals.before - totals.after : 0;
+	status = walk_tree(&place, target == TARGET_LEASES ? file_drop_leases : file_drop_cache,
+			   &totals);
+	uint64_t bytes_dropped =
+	    totals.bytes_before > totals.bytes_after ? totals.bytes_before - totals.bytes_after : 0;
 
 	if (list)
-		json_array_append_new(list, drop_json(&place, what, &totals, gone));
-	else if (what == WHAT_LEASES && totals.files)
+		json_array_append_new(list, drop_json(&place, target, &totals, bytes_dropped));
+	else if (target == TARGET_LEASES && totals.files)
 		leases_print(word, totals.leases);
 	else if (totals.files)
 		output_line(stdout, "%s: dropped %s of %s in the page cache", word,
-			    output_size(gone, dropped), output_size(totals.before, before));
+			    output_size(bytes_dropped, dropped),
+			    output_size(totals.bytes_before, cached));
 	return status;
 }
 
 static int drop_run(struct cli_args *args)
 {
-	enum what what;
+	enum target target;
 	int json, status = CLI_OK, written = CLI_OK;
 
-	if (options_parse(args, &what, &json) < 0)
+	if (options_parse(args, &target, &json) < 0)
 		return CLI_USAGE;
 	json_t *list = json ? json_array() : NULL;
 
 	for (int i = 0; i < args->argc; i++) {
-		int one = drop_path(args->argv[i], what, list);
+		int path_status = drop_path(args->argv[i], target, list);
 
-		status = status ? status : one;
+		status = status ? status : path_status;
 	}
 	/* Of a single path, an object. */
 	if (list && args->argc > 1)
