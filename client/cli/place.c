@@ -29,9 +29,9 @@
 static struct {
 	const char *value; /* of the attribute resident */
 	bool drawn;
-	uint64_t files; /* that are where they were to go */
-	uint64_t there; /* of them: were there already */
-	uint64_t bytes; /* that were moved */
+	uint64_t files;		/* that are where they were to go */
+	uint64_t files_unmoved; /* of them: were there already */
+	uint64_t bytes;		/* that were moved */
 	int status;
 } all;
 
@@ -39,19 +39,19 @@ static struct {
 struct move {
 	const char *path; /* through a descriptor: another user may replace the name by a link */
 	int error;
-	atomic_bool done;
+	atomic_bool is_done;
 };
 
 /* The bytes of a file that are where the move takes them, and all. */
-static void resident_read(const char *path, uint64_t *there, uint64_t *bytes)
+static void resident_read(const char *path, uint64_t *bytes_arrived, uint64_t *bytes)
 {
 	struct residence residence;
 
 	residence_read(path, &residence);
 	*bytes = residence_bytes(&residence);
-	*there = strcmp(all.value, "gpu") == 0	  ? residence.places[0].bytes
-		 : strcmp(all.value, "disk") == 0 ? residence_bytes_in(&residence, "disk")
-						  : *bytes - residence.places[0].bytes;
+	*bytes_arrived = strcmp(all.value, "gpu") == 0	  ? residence.places[0].bytes
+			 : strcmp(all.value, "disk") == 0 ? residence_bytes_in(&residence, "disk")
+							  : *bytes - residence.places[0].bytes;
 }
 
 static void *move_main(void *pointer)
@@ -60,49 +60,50 @@ static void *move_main(void *pointer)
 
 	if (setxattr(move->path, "user.gpumem.resident", all.value, strlen(all.value), 0) < 0)
 		move->error = errno;
-	atomic_store(&move->done, true);
+	atomic_store(&move->is_done, true);
 	return NULL;
 }
 
 static void move_draw(const struct move *move, const char *path)
 {
-	char done_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX], amount[2 * OUTPUT_TEXT_MAX + 8];
-	uint64_t done, bytes;
+	char arrived_text[OUTPUT_TEXT_MAX], all_text[OUTPUT_TEXT_MAX],
+	    amount[2 * OUTPUT_TEXT_MAX + 8];
+	uint64_t bytes_arrived, bytes;
 
-	resident_read(move->path, &done, &bytes);
+	resident_read(move->path, &bytes_arrived, &bytes);
 	atomic_store(&cli_line_open, true);
 	all.drawn = true;
-	snprintf(amount, sizeof(amount), "%s of %s", output_size(done, done_text),
+	snprintf(amount, sizeof(amount), "%s of %s", output_size(bytes_arrived, arrived_text),
 		 output_size(bytes, all_text));
-	progress_draw(stderr, progress_columns(), done, bytes, (const char *const[]){amount, path},
-		      2);
+	progress_draw(stderr, progress_columns(), bytes_arrived, bytes,
+		      (const char *const[]){amount, path}, 2);
 }
 
 static int file_move(const char *path)
 {
 	AUTO_CLOSE int fd = beneath_open_real(path, O_PATH);
-	char through[BENEATH_THROUGH_MAX];
-	struct move move = {.path = beneath_through(fd, through)};
-	uint64_t before, after, bytes;
+	char fd_path[BENEATH_THROUGH_MAX];
+	struct move move = {.path = beneath_through(fd, fd_path)};
+	uint64_t bytes_before, bytes_after, bytes;
 	pthread_t thread;
 
 	if (fd < 0)
 		return -fd;
-	resident_read(move.path, &before, &bytes);
+	resident_read(move.path, &bytes_before, &bytes);
 	if (!isatty(STDERR_FILENO) || pthread_create(&thread, NULL, move_main, &move)) {
 		move_main(&move);
 	} else {
-		for (unsigned tries = 1; !atomic_load(&move.done); tries++) {
+		for (unsigned tick = 1; !atomic_load(&move.is_done); tick++) {
 			usleep(DRAW_US / 100);
-			if (tries % 100 == 0)
+			if (tick % 100 == 0)
 				move_draw(&move, path);
 		}
 		pthread_join(thread, NULL);
 	}
-	resident_read(move.path, &after, &bytes);
-	all.bytes += after > before ? after - before : 0;
+	resident_read(move.path, &bytes_after, &bytes);
+	all.bytes += bytes_after > bytes_before ? bytes_after - bytes_before : 0;
 	all.files += !move.error;
-	all.there += !move.error && after <= before;
+	all.files_unmoved += !move.error && bytes_after <= bytes_before;
 	return move.error;
 }
 
@@ -163,15 +164,15 @@ static int words_move(struct cli_args *args, const char *value, const char *did,
 	if (json)
 		return output_json(json_pack("{s:I, s:I, s:I}", "files", (json_int_t)all.files,
 					     "bytes", (json_int_t)all.bytes, "there",
-					     (json_int_t)all.there))
+					     (json_int_t)all.files_unmoved))
 			   ?: all.status;
-	uint64_t moved = all.files - all.there;
+	uint64_t moved = all.files - all.files_unmoved;
 
 	printf("%s %" PRIu64 " file%s, %s moved", did, moved, output_plural(moved),
 	       output_size(all.bytes, text));
-	if (all.there)
-		printf("; %" PRIu64 " %s there already", all.there,
-		       all.there == 1 ? "was" : "were");
+	if (all.files_unmoved)
+		printf("; %" PRIu64 " %s there already", all.files_unmoved,
+		       all.files_unmoved == 1 ? "was" : "were");
 	putchar('\n');
 	return all.status;
 }
@@ -206,24 +207,27 @@ static uint64_t bytes_away(const json_t *stats, const char *name)
 }
 
 /* Adds a row for each GPU that was meant: inside is its name, or empty for all. */
-static void rows_add(json_t *rows, const char *where, const char *inside, const json_t *before)
+static void rows_add(json_t *rows, const char *mountpoint, const char *inside,
+		     const json_t *old_stats)
 {
-	json_t *after = facts_stats(where);
+	json_t *new_stats = facts_stats(mountpoint);
 	const json_t *volume;
 	size_t i;
 
-	json_array_foreach (json_object_get(after, "volumes"), i, volume) {
+	json_array_foreach (json_object_get(new_stats, "volumes"), i, volume) {
 		const char *name = json_string_value(json_object_get(volume, "name")) ?: "";
-		uint64_t was = bytes_away(before, name), is = volume_bytes_away(volume);
+		uint64_t old_bytes = bytes_away(old_stats, name),
+			 new_bytes = volume_bytes_away(volume);
 
 		if (*inside ? strcmp(name, inside) == 0 : strncmp(name, "gpu", 3) == 0)
 			json_array_append_new(
 			    rows,
-			    json_pack("{s:o, s:I, s:I}", "gpu", output_json_text(name),
-				      "free_bytes", (json_int_t)facts_number(volume, "free_bytes"),
-				      "bytes", (json_int_t)(is > was ? is - was : 0)));
+			    json_pack(
+				"{s:o, s:I, s:I}", "gpu", output_json_text(name), "free_bytes",
+				(json_int_t)facts_number(volume, "free_bytes"), "bytes",
+				(json_int_t)(new_bytes > old_bytes ? new_bytes - old_bytes : 0)));
 	}
-	json_decref(after);
+	json_decref(new_stats);
 }
 
 static void rows_write(const json_t *rows)
@@ -254,12 +258,12 @@ static int gpu_free(const struct command *command, const char *word, const char 
 		return cli_usage(command, "%s: expected a mount or the directory of a GPU", word);
 	if (asprintf(&line, "%s%sevict=%s", inside, *inside ? "." : "", size) < 0)
 		return cli_fail(word, ENOMEM);
-	json_t *before = facts_stats(place.mount->mountpoint);
+	json_t *old_stats = facts_stats(place.mount->mountpoint);
 
 	status = params_set(&place, 1, &line);
 	if (status != CLI_USAGE)
-		rows_add(rows, place.mount->mountpoint, inside, before);
-	json_decref(before);
+		rows_add(rows, place.mount->mountpoint, inside, old_stats);
+	json_decref(old_stats);
 	return status;
 }
 
