@@ -56,19 +56,19 @@ static const char *command_shown(const char *command)
 	return slash ? slash + 1 : command;
 }
 
-static void use_row(struct table *table, const json_t *one)
+static void use_row(struct table *table, const json_t *row)
 {
-	const char *manner = text_of(one, "manner"), *access = text_of(one, "access");
+	const char *manner = text_of(row, "manner"), *access = text_of(row, "access");
 	bool in_place = strcmp(manner, "in place") == 0;
 
-	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(one, "pid"));
-	table_user(table, COLOUR_NONE, one);
+	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(row, "pid"));
+	table_user(table, COLOUR_NONE, row);
 	table_cell(table, COLOUR_NONE, "%.*s", COMMAND_CELLS,
-		   command_shown(text_of(one, "command")));
+		   command_shown(text_of(row, "command")));
 	table_cell(table, in_place ? COLOUR_GOOD : COLOUR_WARN, "%s%s%s", manner,
 		   in_place && *access ? ", " : "", in_place ? access : "");
-	table_cell(table, COLOUR_NONE, "%s", text_of(one, "path"));
-	table_cell(table, COLOUR_NONE, "%s", text_of(one, "advice"));
+	table_cell(table, COLOUR_NONE, "%s", text_of(row, "path"));
+	table_cell(table, COLOUR_NONE, "%s", text_of(row, "advice"));
 }
 
 static void uses_write(const json_t *list)
@@ -114,7 +114,7 @@ static const char *why_copied(bool trusted)
 /* A regular file of a mount. */
 struct explained {
 	char resident[RESIDENCE_TEXT_MAX];
-	const char *there, *shared;
+	const char *reason, *shared;
 	uint64_t size;
 	struct use_filter filter;
 };
@@ -131,7 +131,7 @@ static int explained_read(const struct place *place, struct explained *explained
 		return status;
 	residence_read(path, &residence);
 	residence_text(&residence, explained->resident);
-	explained->there = why_there(&residence);
+	explained->reason = why_there(&residence);
 	explained->shared = why_copied(facts_attribute(path, "share", &share) == 0 &&
 				       strcmp(share, "trusted") == 0);
 	explained->size = (uint64_t)st.st_size;
@@ -147,11 +147,11 @@ static int file_write(const char *path, const struct explained *explained, json_
 		return output_json(
 		    json_pack("{s:o, s:I, s:s, s:s*, s:s, s:o}", "path", output_json_text(path),
 			      "size", (json_int_t)explained->size, "resident", explained->resident,
-			      "why", explained->there, "share", explained->shared, "uses", list));
+			      "why", explained->reason, "share", explained->shared, "uses", list));
 	output_line(stdout, "%s: %s on %s", path, output_size(explained->size, size),
 		    explained->resident);
-	if (explained->there)
-		output_line(stdout, "  %s", explained->there);
+	if (explained->reason)
+		output_line(stdout, "  %s", explained->reason);
 	output_line(stdout, "  %s", explained->shared);
 	if (!json_array_size(list))
 		output_line(stdout, "  no process uses it");

@@ -48,17 +48,17 @@ static bool is_wanted(const struct search *search, const struct found *found)
 static struct use *use_add(struct search *search, const struct found *found)
 {
 	struct uses *uses = search->uses;
-	struct use *more = vector_grow(uses->at, uses->count, sizeof(*more));
+	struct use *new_array = vector_grow(uses->at, uses->count, sizeof(*new_array));
 	char *path = strdup(found->path);
 
-	if (more)
-		uses->at = more;
-	if (!more || !path) {
+	if (new_array)
+		uses->at = new_array;
+	if (!new_array || !path) {
 		free(path);
 		search->error = -ENOMEM;
 		return NULL;
 	}
-	more[uses->count] = (struct use){
+	new_array[uses->count] = (struct use){
 	    .pid = found->pid,
 	    .uid = found->uid,
 	    .device = found->device,
@@ -66,7 +66,7 @@ static struct use *use_add(struct search *search, const struct found *found)
 	    .path = path,
 	    .in_host = found->inside && facts_is_below(found->inside, "/host"),
 	};
-	return &more[uses->count++];
+	return &new_array[uses->count++];
 }
 
 /* The use of the file by the process; NULL: the filter leaves the use out, or no memory. */
@@ -224,9 +224,9 @@ static int leases_read(struct search *search)
 	return search->error;
 }
 
-static int by_process(const void *left, const void *right)
+static int by_process(const void *first, const void *second)
 {
-	const struct use *a = left, *b = right;
+	const struct use *a = first, *b = second;
 
 	return a->pid != b->pid ? (a->pid > b->pid) - (a->pid < b->pid) : strcmp(a->path, b->path);
 }
