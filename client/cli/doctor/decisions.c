@@ -33,31 +33,32 @@ static char *reason_split(char *line)
 }
 
 /* A daemon of another version may not have the setting. */
-static void decision_add(json_t *decisions, const char *where, const char *params, const char *name)
+static void decision_add(json_t *decisions, const char *mountpoint, const char *params,
+			 const char *name)
 {
-	AUTO_FREE char *value = facts_line(params, name), *name_of_why = NULL, *why = NULL;
+	AUTO_FREE char *value = facts_line(params, name), *reason_name = NULL, *reason = NULL;
 
-	if (!value || asprintf(&name_of_why, "why.%s", name) < 0)
+	if (!value || asprintf(&reason_name, "why.%s", name) < 0)
 		return;
-	const char *beside = reason_split(value);
+	const char *inline_reason = reason_split(value);
 
-	why = facts_line(params, name_of_why);
-	json_array_append_new(decisions,
-			      json_pack("{s:o, s:s, s:o, s:o}", "mount", output_json_text(where),
-					"name", name, "value", output_json_text(value), "why",
-					output_json_text(beside ? beside
-							 : why	? why
-								: "")));
+	reason = facts_line(params, reason_name);
+	json_array_append_new(decisions, json_pack("{s:o, s:s, s:o, s:o}", "mount",
+						   output_json_text(mountpoint), "name", name,
+						   "value", output_json_text(value), "why",
+						   output_json_text(inline_reason ? inline_reason
+								    : reason	  ? reason
+										  : "")));
 }
 
-void doctor_decisions(struct doctor *doctor, const char *where, const char *params,
+void doctor_decisions(struct doctor *doctor, const char *mountpoint, const char *params,
 		      const json_t *volumes)
 {
 	const json_t *volume;
 	size_t n;
 
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		decision_add(doctor->decisions, where, params, names[i]);
+		decision_add(doctor->decisions, mountpoint, params, names[i]);
 	json_array_foreach (volumes, n, volume) {
 		const char *gpu = json_string_value(json_object_get(volume, "name"));
 
@@ -65,7 +66,7 @@ void doctor_decisions(struct doctor *doctor, const char *where, const char *para
 			AUTO_FREE char *name = NULL;
 
 			if (asprintf(&name, "%s.%s", gpu, gpu_names[i]) >= 0)
-				decision_add(doctor->decisions, where, params, name);
+				decision_add(doctor->decisions, mountpoint, params, name);
 		}
 	}
 }

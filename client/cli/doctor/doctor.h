@@ -36,7 +36,7 @@ void doctor_machine(struct doctor *doctor);
 void doctor_mounts(struct doctor *doctor, const struct mounts *mounts);
 
 /* decisions.c: adds the settings that the daemon has chosen, from the text of its params. */
-void doctor_decisions(struct doctor *doctor, const char *where, const char *params,
+void doctor_decisions(struct doctor *doctor, const char *mountpoint, const char *params,
 		      const json_t *volumes);
 void doctor_decisions_write(const json_t *decisions);
 
