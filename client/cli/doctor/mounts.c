@@ -43,31 +43,31 @@ static void report_no_mount(struct doctor *doctor)
 			    "no gpumemfs is mounted here");
 }
 
-static void check_version(struct doctor *doctor, const char *where, const char *version)
+static void check_version(struct doctor *doctor, const char *mountpoint, const char *version)
 {
 	AUTO_FREE char *fuse = facts_line(version, "libfuse"),
 		       *backend = facts_line(version, "backend");
 
 	if (fuse && !version_at_least(fuse, 3, 18))
-		doctor_find(doctor, DOCTOR_LIMIT, where,
+		doctor_find(doctor, DOCTOR_LIMIT, mountpoint,
 			    "libfuse 3.18: make setup builds it where the distribution's is older",
 			    "its daemon runs with libfuse %s, without io_uring", fuse);
 	else
-		doctor_find(doctor, DOCTOR_GOOD, where, NULL, "libfuse %s", fuse ? fuse : "?");
+		doctor_find(doctor, DOCTOR_GOOD, mountpoint, NULL, "libfuse %s", fuse ? fuse : "?");
 	if (!backend)
 		return;
 	bool host = strncmp(backend, "host", 4) == 0;
 
 	if (host && doctor->driver)
-		doctor_find(doctor, DOCTOR_ERROR, where,
+		doctor_find(doctor, DOCTOR_ERROR, mountpoint,
 			    "mount with backend=cuda: the error message has the reason",
 			    "there is a GPU, but this mount simulates one in system memory");
 	else
-		doctor_find(doctor, host ? DOCTOR_NOTE : DOCTOR_GOOD, where, NULL, "backend %s",
-			    backend);
+		doctor_find(doctor, host ? DOCTOR_NOTE : DOCTOR_GOOD, mountpoint, NULL,
+			    "backend %s", backend);
 }
 
-static void check_switch(struct doctor *doctor, const char *where, const char *params,
+static void check_switch(struct doctor *doctor, const char *mountpoint, const char *params,
 			 const char *name, const char *lift)
 {
 	AUTO_FREE char *line = facts_line(params, name);
@@ -77,44 +77,44 @@ static void check_switch(struct doctor *doctor, const char *where, const char *p
 	const char *reason = strchr(line, ' ');
 
 	if (strncmp(line, "on", 2) == 0)
-		doctor_find(doctor, DOCTOR_GOOD, where, NULL, "%s is on", name);
+		doctor_find(doctor, DOCTOR_GOOD, mountpoint, NULL, "%s is on", name);
 	else
-		doctor_find(doctor, DOCTOR_LIMIT, where, lift, "%s is off:%s", name,
+		doctor_find(doctor, DOCTOR_LIMIT, mountpoint, lift, "%s is off:%s", name,
 			    reason ? reason : "");
 }
 
 /* Only the kernel's switch counts as a limit: other reasons are requested or right. */
-static void check_uring(struct doctor *doctor, const char *where, const char *params)
+static void check_uring(struct doctor *doctor, const char *mountpoint, const char *params)
 {
 	AUTO_FREE char *line = facts_line(params, "io_uring"),
 		       *kernel = doctor_line(doctor, DOCTOR_URING_PARAMETER);
 	const char *reason = line ? strchr(line, ' ') : NULL;
 
 	if (!line || strncmp(line, "on", 2) == 0) {
-		check_switch(doctor, where, params, "io_uring", NULL);
+		check_switch(doctor, mountpoint, params, "io_uring", NULL);
 	} else if (!reason || !strstr(reason, "the kernel has it off")) {
-		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "io_uring is off:%s",
+		doctor_find(doctor, DOCTOR_NOTE, mountpoint, NULL, "io_uring is off:%s",
 			    reason ? reason : "");
 	} else if (kernel && *kernel == 'Y') {
-		doctor_find(doctor, DOCTOR_NOTE, where, "mount again",
+		doctor_find(doctor, DOCTOR_NOTE, mountpoint, "mount again",
 			    "io_uring is off: the kernel had it off at the time of the mount, and "
 			    "has it on now");
 	} else if (!kernel || get_nprocs() < DOCTOR_URING_CORES) {
-		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+		doctor_find(doctor, DOCTOR_NOTE, mountpoint, NULL,
 			    kernel ? "io_uring is off, which is right for few processors"
 				   : "io_uring is off: this kernel does not have it (Linux 6.14)");
 	} else {
-		doctor_find(doctor, DOCTOR_LIMIT, where, DOCTOR_URING_LIFT,
+		doctor_find(doctor, DOCTOR_LIMIT, mountpoint, DOCTOR_URING_LIFT,
 			    "io_uring is off: the kernel has it off. Small reads and writes are "
 			    "slower than they could be");
 	}
 }
 
-static void check_switches(struct doctor *doctor, const char *where, const char *params)
+static void check_switches(struct doctor *doctor, const char *mountpoint, const char *params)
 {
-	check_uring(doctor, where, params);
+	check_uring(doctor, mountpoint, params);
 	for (unsigned i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
-		check_switch(doctor, where, params, switches[i].name, switches[i].lift);
+		check_switch(doctor, mountpoint, params, switches[i].name, switches[i].lift);
 }
 
 static bool library_loads(const char *library)
@@ -152,7 +152,7 @@ static void check_missing_ways(struct doctor *doctor, const char *gpu)
 		    "vulkan: is installed but not used: see the mount's log for the reason");
 }
 
-static void check_bar(struct doctor *doctor, const char *where, const char *params,
+static void check_bar(struct doctor *doctor, const char *mountpoint, const char *params,
 		      const json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
@@ -161,7 +161,7 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 	const char *reason = json_string_value(json_object_get(bar, "reason"));
 	AUTO_FREE char *gpu = NULL, *backend = facts_line(params, "backend");
 
-	if (!name || asprintf(&gpu, "%s/%s", where, name) < 0)
+	if (!name || asprintf(&gpu, "%s/%s", mountpoint, name) < 0)
 		return;
 	if (strcmp(facts_health(volume), "failed") == 0)
 		doctor_find(
@@ -185,13 +185,13 @@ static void check_bar(struct doctor *doctor, const char *where, const char *para
 		check_missing_ways(doctor, gpu);
 }
 
-static void check_compute_mode(struct doctor *doctor, const char *where, const json_t *volume)
+static void check_compute_mode(struct doctor *doctor, const char *mountpoint, const json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "name"));
 	const char *mode = json_string_value(json_object_get(volume, "compute_mode"));
 	AUTO_FREE char *gpu = NULL, *lift = NULL;
 
-	if (!name || !mode || asprintf(&gpu, "%s/%s", where, name) < 0)
+	if (!name || !mode || asprintf(&gpu, "%s/%s", mountpoint, name) < 0)
 		return;
 	if (strcmp(mode, "default") == 0)
 		doctor_find(doctor, DOCTOR_GOOD, gpu, NULL, "compute mode default");
@@ -203,43 +203,43 @@ static void check_compute_mode(struct doctor *doctor, const char *where, const j
 			    mode);
 }
 
-static void report_error(struct doctor *doctor, const char *where, int error)
+static void report_error(struct doctor *doctor, const char *mountpoint, int error)
 {
 	if (error == EACCES)
-		doctor_find(doctor, DOCTOR_NOTE, where, NULL,
+		doctor_find(doctor, DOCTOR_NOTE, mountpoint, NULL,
 			    "user %u may not enter this mount: it is another user's", geteuid());
 	else if (error == ENOENT)
-		doctor_find(doctor, DOCTOR_NOTE, where, NULL, "it is unmounted by now");
+		doctor_find(doctor, DOCTOR_NOTE, mountpoint, NULL, "it is unmounted by now");
 	else
-		doctor_find(doctor, DOCTOR_ERROR, where, NULL, "%s", cli_words(error));
+		doctor_find(doctor, DOCTOR_ERROR, mountpoint, NULL, "%s", cli_words(error));
 }
 
 static void check_mount(struct doctor *doctor, const struct mount_at *mount)
 {
 	AUTO_FREE char *version = NULL, *params = NULL;
-	const char *where = mount->mountpoint;
+	const char *mountpoint = mount->mountpoint;
 	int error = mounts_answers(mount);
 	const json_t *volume;
 	size_t i;
 
 	if (!error)
-		error = facts_text(where, "version", &version);
+		error = facts_text(mountpoint, "version", &version);
 	if (!error)
-		error = facts_text(where, "params", &params);
-	json_t *stats = error ? NULL : facts_stats(where);
+		error = facts_text(mountpoint, "params", &params);
+	json_t *stats = error ? NULL : facts_stats(mountpoint);
 
 	if (error) {
-		report_error(doctor, where, -error);
+		report_error(doctor, mountpoint, -error);
 		return;
 	}
-	check_version(doctor, where, version);
-	check_switches(doctor, where, params);
+	check_version(doctor, mountpoint, version);
+	check_switches(doctor, mountpoint, params);
 	json_array_foreach (json_object_get(stats, "volumes"), i, volume) {
-		check_bar(doctor, where, params, volume);
-		check_compute_mode(doctor, where, volume);
+		check_bar(doctor, mountpoint, params, volume);
+		check_compute_mode(doctor, mountpoint, volume);
 	}
 	if (doctor->decisions)
-		doctor_decisions(doctor, where, params, json_object_get(stats, "volumes"));
+		doctor_decisions(doctor, mountpoint, params, json_object_get(stats, "volumes"));
 	json_decref(stats);
 }
 
