@@ -98,15 +98,15 @@ static int findings_report(const struct doctor *doctor, int json)
 	return doctor->worst == DOCTOR_ERROR ? CLI_WRONG : CLI_OK;
 }
 
-static int doctor_examine(struct doctor *doctor, const struct mounts *mounts, const char *only,
+static int doctor_examine(struct doctor *doctor, const struct mounts *mounts, const char *word,
 			  int json)
 {
-	if (only) {
-		doctor->only = mounts_named(mounts, only);
+	if (word) {
+		doctor->named_mount = mounts_named(mounts, word);
 		doctor->decisions = json_array();
 	}
-	if (only && !doctor->only) {
-		cli_error("%s is not on a mount of gpumemfs", only);
+	if (word && !doctor->named_mount) {
+		cli_error("%s is not on a mount of gpumemfs", word);
 		return CLI_NOT_MOUNTED;
 	}
 	doctor->mounted = mounts->count;

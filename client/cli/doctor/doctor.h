@@ -18,13 +18,13 @@ enum doctor_level {
 
 struct doctor {
 	json_t *findings;
-	json_t *decisions; /* of the mount in only; NULL: no mount was named */
+	json_t *decisions; /* of named_mount; NULL: no mount was named */
 	enum doctor_level worst;
-	const char *root;	     /* "", in tests a folder in front of /proc, /sys and /dev */
-	const struct mount_at *only; /* the mount to examine; NULL: all mounts */
-	bool mounted;		     /* gpumemfs is mounted, so the mount's own findings count */
-	bool gpu;		     /* the machine has an NVIDIA GPU */
-	bool driver;		     /* the GPU's driver is loaded */
+	const char *root; /* "", in tests a folder in front of /proc, /sys and /dev */
+	const struct mount_at *named_mount; /* the mount to examine; NULL: all mounts */
+	bool mounted; /* gpumemfs is mounted, so the mount's own findings count */
+	bool gpu;     /* the machine has an NVIDIA GPU */
+	bool driver;  /* the GPU's driver is loaded */
 };
 
 /* Adds a finding. about: "fuse", a mount or a GPU. lift: the remedy, or NULL. */

@@ -67,12 +67,12 @@ static void check_fuse(struct doctor *doctor)
 /* A mount has its own finding about io_uring, with the reason. */
 static void check_uring(struct doctor *doctor)
 {
-	AUTO_FREE char *on = doctor_line(doctor, DOCTOR_URING_PARAMETER);
+	AUTO_FREE char *setting = doctor_line(doctor, DOCTOR_URING_PARAMETER);
 	int cores = get_nprocs();
 
 	if (doctor->mounted)
 		return;
-	if (!on)
+	if (!setting)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring",
 			    "Linux 6.14 has it, once the module fuse is loaded",
 			    "this kernel does not offer FUSE over io_uring: open and stat are "
@@ -80,8 +80,8 @@ static void check_uring(struct doctor *doctor)
 	else if (cores < DOCTOR_URING_CORES)
 		doctor_find(doctor, DOCTOR_NOTE, "fuse.enable_uring", NULL,
 			    "%s: a mount would not use it on %d processors",
-			    *on == 'Y' ? "on" : "off", cores);
-	else if (*on == 'Y')
+			    *setting == 'Y' ? "on" : "off", cores);
+	else if (*setting == 'Y')
 		doctor_find(doctor, DOCTOR_GOOD, "fuse.enable_uring", NULL,
 			    "on, for mounts with io_uring=on or recovery=off");
 	else
@@ -119,9 +119,9 @@ static void check_huge_pages(struct doctor *doctor)
 		doctor_find(doctor, DOCTOR_GOOD, "huge pages", NULL, "shared memory may have them");
 }
 
-/* Whether wanted accepts an entry of the machine's folder. */
+/* Whether accepts is true for an entry of the machine's folder. */
 static bool folder_has_entry(const struct doctor *doctor, const char *path,
-			     bool (*wanted)(const struct doctor *doctor, const char *path))
+			     bool (*accepts)(const struct doctor *doctor, const char *path))
 {
 	AUTO_FREE char *full = NULL;
 	bool found = false;
@@ -131,10 +131,11 @@ static bool folder_has_entry(const struct doctor *doctor, const char *path,
 	DIR *dir = opendir(full);
 
 	for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
-		AUTO_FREE char *one = NULL;
+		AUTO_FREE char *entry_path = NULL;
 
-		if (entry->d_name[0] != '.' && asprintf(&one, "%s/%s", path, entry->d_name) >= 0)
-			found = wanted(doctor, one);
+		if (entry->d_name[0] != '.' &&
+		    asprintf(&entry_path, "%s/%s", path, entry->d_name) >= 0)
+			found = accepts(doctor, entry_path);
 	}
 	if (dir)
 		closedir(dir);
@@ -209,7 +210,7 @@ static void check_cuda(struct doctor *doctor)
 		dlclose(cuda);
 }
 
-struct others {
+struct other_gpus {
 	struct doctor *doctor;
 	unsigned n; /* GPUs of other vendors than NVIDIA */
 };
@@ -217,12 +218,12 @@ struct others {
 static void check_gpu(void *context, const struct gpu_facts *facts)
 {
 	AUTO_FREE char *text = gpu_facts_text(facts), *about = NULL;
-	struct others *others = context;
+	struct other_gpus *other_gpus = context;
 	bool small = gpu_facts_small_window(facts);
 
-	others->n += strcmp(facts->driver, "amdgpu") == 0 || strcmp(facts->driver, "xe") == 0;
+	other_gpus->n += strcmp(facts->driver, "amdgpu") == 0 || strcmp(facts->driver, "xe") == 0;
 	if (asprintf(&about, "GPU %s", facts->pci) >= 0)
-		doctor_find(others->doctor, small ? DOCTOR_LIMIT : DOCTOR_GOOD, about,
+		doctor_find(other_gpus->doctor, small ? DOCTOR_LIMIT : DOCTOR_GOOD, about,
 			    small ? "turn on Resizable BAR and Above 4G Decoding in the firmware"
 				  : NULL,
 			    "%s", text ? text : "");
@@ -230,18 +231,19 @@ static void check_gpu(void *context, const struct gpu_facts *facts)
 
 static void check_driver(struct doctor *doctor)
 {
-	struct others others = {.doctor = doctor};
+	struct other_gpus other_gpus = {.doctor = doctor};
 
-	gpus_each(doctor->root, check_gpu, &others);
+	gpus_each(doctor->root, check_gpu, &other_gpus);
 	AUTO_FREE char *version = doctor_line(doctor, "/proc/driver/nvidia/version");
 
 	doctor->gpu = folder_has_entry(doctor, PCI_DEVICES, device_is_gpu);
 	doctor->driver = version;
 	if (!doctor->gpu && !version) {
 		doctor_find(doctor, DOCTOR_NOTE, "GPU", NULL,
-			    others.n ? "no NVIDIA GPU: files are kept in the memory of other GPUs "
-				       "if Vulkan can use them, else in system memory"
-				     : "no NVIDIA GPU: files are kept in system memory");
+			    other_gpus.n
+				? "no NVIDIA GPU: files are kept in the memory of other GPUs "
+				  "if Vulkan can use them, else in system memory"
+				: "no NVIDIA GPU: files are kept in system memory");
 		return;
 	}
 	if (!version) {

@@ -248,7 +248,7 @@ void doctor_mounts(struct doctor *doctor, const struct mounts *mounts)
 	if (!mounts->count)
 		report_no_mount(doctor);
 	for (size_t i = 0; i < mounts->count; i++)
-		if (doctor->only ? doctor->only == &mounts->at[i]
-				 : strcmp(mounts->at[i].root, "/") == 0)
+		if (doctor->named_mount ? doctor->named_mount == &mounts->at[i]
+					: strcmp(mounts->at[i].root, "/") == 0)
 			check_mount(doctor, &mounts->at[i]);
 }
