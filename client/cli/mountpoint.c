@@ -20,11 +20,11 @@
 static int path_resolve(const char *word, char path[PATH_MAX])
 {
 	AUTO_CLOSE int fd = open(word, O_PATH | O_CLOEXEC);
-	char through[BENEATH_THROUGH_MAX];
+	char fd_path[BENEATH_THROUGH_MAX];
 
 	if (fd < 0)
 		return -errno;
-	ssize_t length = readlink(beneath_through(fd, through), path, PATH_MAX - 1);
+	ssize_t length = readlink(beneath_through(fd, fd_path), path, PATH_MAX - 1);
 
 	if (length < 0)
 		return -errno;

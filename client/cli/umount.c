@@ -47,10 +47,10 @@ static int busy_fail(const struct mountpoint *point)
  * followed if the name is a link by now. */
 static int mountpoint_unmount(const struct mountpoint *point, int flags)
 {
-	char path[BENEATH_THROUGH_MAX + NAME_MAX + 2], through[BENEATH_THROUGH_MAX];
+	char path[BENEATH_THROUGH_MAX + NAME_MAX + 2], fd_path[BENEATH_THROUGH_MAX];
 	int status = 0;
 
-	snprintf(path, sizeof(path), "%s/%s", beneath_through(point->folder, through), point->name);
+	snprintf(path, sizeof(path), "%s/%s", beneath_through(point->folder, fd_path), point->name);
 	if (umount2(path, flags | UMOUNT_NOFOLLOW) == 0)
 		return CLI_OK;
 	if (errno == EPERM && geteuid() != 0) {
