@@ -63,14 +63,14 @@ static void entry_add_file_facts(json_t *entry, const char *path)
 {
 	AUTO_FREE char *page_size = NULL;
 	struct residence residence;
-	char where[RESIDENCE_TEXT_MAX];
+	char text[RESIDENCE_TEXT_MAX];
 
 	if (facts_attribute(path, "page_size", &page_size) == 0)
 		json_object_set_new(entry, "page_size", json_string(page_size));
 	residence_read(path, &residence);
 	if (residence.count)
 		json_object_set_new(entry, "resident",
-				    json_string(residence_text(&residence, where)));
+				    json_string(residence_text(&residence, text)));
 	json_object_set_new(entry, "leases",
 			    json_integer((json_int_t)facts_attribute_number(path, "leases")));
 	json_object_set_new(entry, "mapped_bytes",

@@ -27,10 +27,10 @@ int program_folder(char folder[PATH_MAX])
 
 static bool is_trusted(const char *path)
 {
-	struct stat st, own;
+	struct stat st, own_st;
 
-	return stat(path, &st) == 0 && stat("/proc/self/exe", &own) == 0 &&
-	       (st.st_uid == 0 || st.st_uid == own.st_uid);
+	return stat(path, &st) == 0 && stat("/proc/self/exe", &own_st) == 0 &&
+	       (st.st_uid == 0 || st.st_uid == own_st.st_uid);
 }
 
 /* Escapes the characters that glob(3) interprets. */

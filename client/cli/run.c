@@ -103,15 +103,15 @@ static int options_parse(struct cli_args *args, const char **mode, bool *stats)
 	*mode = NULL;
 	*stats = false;
 	while ((code = cli_option(args)) > 0) {
-		const char *wanted = code == MODE_VIEW ? "view" : "copy";
+		const char *new_mode = code == MODE_VIEW ? "view" : "copy";
 
 		if (code == STATS) {
 			*stats = true;
-		} else if (*mode && strcmp(*mode, wanted) != 0) {
+		} else if (*mode && strcmp(*mode, new_mode) != 0) {
 			cli_usage(args->command, "--view and --copy exclude each other");
 			return -1;
 		} else {
-			*mode = wanted;
+			*mode = new_mode;
 		}
 	}
 	return code;
