@@ -102,10 +102,10 @@ static int save_mounts(json_t *all)
 			continue;
 		count++;
 		error = mounts_answers(&mounts.at[i]);
-		int one = error ? cli_fail(mounts.at[i].mountpoint, -error)
-				: mount_save(mounts.at[i].mountpoint, all, SPOOL_MAY_LACK);
+		int mount_status = error ? cli_fail(mounts.at[i].mountpoint, -error)
+					 : mount_save(mounts.at[i].mountpoint, all, SPOOL_MAY_LACK);
 
-		status = one ? one : status;
+		status = mount_status ? mount_status : status;
 	}
 	mounts_free(&mounts);
 	if (count)
@@ -117,15 +117,15 @@ static int save_mounts(json_t *all)
 static void lines_write(const json_t *all)
 {
 	char text[OUTPUT_TEXT_MAX];
-	json_t *one;
+	json_t *row;
 	size_t i;
 
-	json_array_foreach (all, i, one) {
-		json_int_t files = json_integer_value(json_object_get(one, "files"));
-		json_int_t bytes = json_integer_value(json_object_get(one, "bytes"));
+	json_array_foreach (all, i, row) {
+		json_int_t files = json_integer_value(json_object_get(row, "files"));
+		json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
 
 		output_line(stdout, "%s: %lld saved, %s written",
-			    json_string_value(json_object_get(one, "path")), (long long)files,
+			    json_string_value(json_object_get(row, "path")), (long long)files,
 			    output_size((uint64_t)bytes, text));
 	}
 }
@@ -141,9 +141,9 @@ static int save_run(struct cli_args *args)
 	if (!args->argc)
 		status = save_mounts(all);
 	for (int i = 0; i < args->argc; i++) {
-		int one = save_word(args->argv[i], all);
+		int word_status = save_word(args->argv[i], all);
 
-		status = one ? one : status;
+		status = word_status ? word_status : status;
 	}
 	return output_list("saved", all, json, status, lines_write);
 }
