@@ -29,15 +29,15 @@ static const char *health_shown(const json_t *gpu)
  * "none". */
 static void gpu_add_facts(json_t *facts, const json_t *volume)
 {
-	static const char *const same[] = {"index",	   "uuid",	 "model", "pci",
-					   "compute_mode", "lost_bytes", "places"};
+	static const char *const names[] = {"index",	    "uuid",	  "model", "pci",
+					    "compute_mode", "lost_bytes", "places"};
 	const json_t *bar = json_object_get(volume, "bar");
 	json_t *provider = json_object_get(bar, "provider"),
 	       *reason = json_object_get(bar, "reason");
 
-	for (unsigned i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-		if (json_object_get(volume, same[i]))
-			json_object_set(facts, same[i], json_object_get(volume, same[i]));
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (json_object_get(volume, names[i]))
+			json_object_set(facts, names[i], json_object_get(volume, names[i]));
 	if (provider)
 		json_object_set(facts, "bar_provider", provider);
 	if (json_is_string(reason))
@@ -48,16 +48,17 @@ static void gpu_add_facts(json_t *facts, const json_t *volume)
 static void gpu_add_kernel(json_t *facts)
 {
 	const char *pci = json_string_value(json_object_get(facts, "pci"));
-	struct gpu_facts known;
+	struct gpu_facts kernel_facts;
 
-	if (!pci || !gpu_facts_read("", pci, &known))
+	if (!pci || !gpu_facts_read("", pci, &kernel_facts))
 		return;
-	json_object_set_new(facts, "kernel_driver", json_string(known.driver));
-	if (known.vram)
-		json_object_set_new(facts, "vram_bytes", json_integer((json_int_t)known.vram));
-	if (known.visible)
+	json_object_set_new(facts, "kernel_driver", json_string(kernel_facts.driver));
+	if (kernel_facts.vram)
+		json_object_set_new(facts, "vram_bytes",
+				    json_integer((json_int_t)kernel_facts.vram));
+	if (kernel_facts.visible)
 		json_object_set_new(facts, "visible_bytes",
-				    json_integer((json_int_t)known.visible));
+				    json_integer((json_int_t)kernel_facts.visible));
 }
 
 /* The facts of a volume that the command shows, from stats.json. */
@@ -184,10 +185,10 @@ static void gpu_write_line(const json_t *gpu)
 	const char *mode = json_string_value(json_object_get(gpu, "compute_mode"));
 	const char *pci = json_string_value(json_object_get(gpu, "pci"));
 	AUTO_FREE char *text = NULL;
-	struct gpu_facts known;
+	struct gpu_facts kernel_facts;
 
-	if (pci && gpu_facts_read("", pci, &known))
-		text = gpu_facts_text(&known);
+	if (pci && gpu_facts_read("", pci, &kernel_facts))
+		text = gpu_facts_text(&kernel_facts);
 	if (!text && !mode)
 		return;
 	output_line(stdout, "  %s: %s%s%s%s%s", json_string_value(json_object_get(gpu, "name")),
@@ -286,9 +287,9 @@ static void mount_write(const json_t *facts)
 }
 
 /* The worse of two statuses: a mount that answers does not hide a dead mount. */
-static int status_worse(int status, int other)
+static int status_worse(int a, int b)
 {
-	return other > status ? other : status;
+	return b > a ? b : a;
 }
 
 static bool gpus_failed(const json_t *facts)
@@ -303,14 +304,15 @@ static bool gpus_failed(const json_t *facts)
 }
 
 /* Mounts that show a part of a file system are left out, unless named. */
-static int mounts_facts(const struct mounts *mounts, const struct mount_at *only, json_t *all)
+static int mounts_facts(const struct mounts *mounts, const struct mount_at *named_mount,
+			json_t *all)
 {
 	int status = CLI_OK, error;
 
 	for (size_t i = 0; i < mounts->count; i++) {
 		const struct mount_at *mount = &mounts->at[i];
 
-		if (only ? mount != only : strcmp(mount->root, "/") != 0)
+		if (named_mount ? mount != named_mount : strcmp(mount->root, "/") != 0)
 			continue;
 		json_t *facts = mount_facts(mount, &error);
 
@@ -342,10 +344,10 @@ static void mounts_add_kernel(const json_t *all)
 		mount_add_kernel(mount);
 }
 
-static int mounts_show(const struct mounts *mounts, const struct mount_at *only, bool json)
+static int mounts_show(const struct mounts *mounts, const struct mount_at *named_mount, bool json)
 {
 	json_t *all = json_array(), *facts;
-	int status = mounts_facts(mounts, only, all);
+	int status = mounts_facts(mounts, named_mount, all);
 	size_t i;
 
 	if (json) {
@@ -364,7 +366,7 @@ static int mounts_show(const struct mounts *mounts, const struct mount_at *only,
 
 static int status_run(struct cli_args *args)
 {
-	const struct mount_at *only = NULL;
+	const struct mount_at *named_mount = NULL;
 	struct mounts mounts;
 	int json, status;
 
@@ -375,15 +377,15 @@ static int status_run(struct cli_args *args)
 	if (error)
 		return cli_fail("/proc/self/mountinfo", -error);
 	if (args->argc)
-		only = mounts_named(&mounts, args->argv[0]);
-	if (args->argc && !only) {
+		named_mount = mounts_named(&mounts, args->argv[0]);
+	if (args->argc && !named_mount) {
 		cli_error("%s is not on a mount of gpumemfs", args->argv[0]);
 		status = CLI_NOT_MOUNTED;
 	} else if (!mounts.count) {
 		cli_error("no gpumemfs is mounted here (gpumem doctor says more)");
 		status = CLI_NOT_MOUNTED;
 	} else {
-		status = mounts_show(&mounts, only, json);
+		status = mounts_show(&mounts, named_mount, json);
 	}
 	mounts_free(&mounts);
 	return status;
