@@ -11,12 +11,12 @@
 #include "common/cleanup.h"
 #include "common/number.h"
 
-void top_open(struct top *top, const char *where)
+void top_open(struct top *top, const char *mountpoint)
 {
 	AUTO_FREE char *path = NULL;
 
-	*top = (struct top){.where = where, .log = -1};
-	if (asprintf(&path, "%s/.gpumem/accesslog", where) >= 0)
+	*top = (struct top){.mountpoint = mountpoint, .log = -1};
+	if (asprintf(&path, "%s/.gpumem/accesslog", mountpoint) >= 0)
 		top->log = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -328,7 +328,7 @@ static void log_read(struct top *top)
 
 int top_sample(struct top *top, double now)
 {
-	json_t *stats = facts_stats(top->where);
+	json_t *stats = facts_stats(top->mountpoint);
 
 	if (!stats)
 		return -errno;
@@ -337,5 +337,5 @@ int top_sample(struct top *top, double now)
 	json_decref(stats);
 	top_end_interval(top);
 	sharers_forget(top);
-	return facts_sharers(top->where, sharer_add, top);
+	return facts_sharers(top->mountpoint, sharer_add, top);
 }

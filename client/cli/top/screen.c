@@ -147,8 +147,8 @@ void top_write(const struct top *top, unsigned lines, unsigned columns,
 	char rates[LINE_BYTES];
 
 	rates_write(rates, &top->rate);
-	line(&sheet, true, "%s  read, write, copy:%s  requests %.0f/s  errors %.0f/s", top->where,
-	     rates, top->request_rate, top->error_rate);
+	line(&sheet, true, "%s  read, write, copy:%s  requests %.0f/s  errors %.0f/s",
+	     top->mountpoint, rates, top->request_rate, top->error_rate);
 	line(&sheet, true, "%-6s %-*s %14s %6s %10s %10s %10s", "GPU", BAR_CELLS, "MEMORY", "",
 	     "MAPPED", "READ", "WRITE", "COPY");
 	for (unsigned i = 0; i < top->n_gpus; i++) {
@@ -211,5 +211,5 @@ int top_screen(struct top *top, double seconds, uint64_t count)
 
 	endwin();
 	delscreen(screen);
-	return error ? cli_fail(top->where, -error) : CLI_OK;
+	return error ? cli_fail(top->mountpoint, -error) : CLI_OK;
 }

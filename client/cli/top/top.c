@@ -99,10 +99,10 @@ static json_t *sharers_json(const struct top *top)
 json_t *top_json(const struct top *top)
 {
 	return json_pack("{s:o, s:o, s:f, s:f, s:o, s:o, s:o}", "mount",
-			 output_json_text(top->where), "bytes_per_second", bytes_json(&top->rate),
-			 "requests_per_second", top->request_rate, "errors_per_second",
-			 top->error_rate, "gpus", gpus_json(top), "files", files_json(top),
-			 "sharers", sharers_json(top));
+			 output_json_text(top->mountpoint), "bytes_per_second",
+			 bytes_json(&top->rate), "requests_per_second", top->request_rate,
+			 "errors_per_second", top->error_rate, "gpus", gpus_json(top), "files",
+			 files_json(top), "sharers", sharers_json(top));
 }
 
 static void line_put(void *context, const char *text, bool strong)
@@ -136,16 +136,16 @@ static int samples_print(struct top *top, uint64_t ms, uint64_t count, bool json
 		if (fflush(stdout))
 			status = CLI_FAILED;
 	}
-	return error ? cli_fail(top->where, -error) : status;
+	return error ? cli_fail(top->mountpoint, -error) : status;
 }
 
-static int sample_show(const char *where, uint64_t ms, uint64_t count, bool json)
+static int sample_show(const char *mountpoint, uint64_t ms, uint64_t count, bool json)
 {
 	struct top *top = malloc(sizeof(*top));
 
 	if (!top)
-		return cli_fail(where, ENOMEM);
-	top_open(top, where);
+		return cli_fail(mountpoint, ENOMEM);
+	top_open(top, mountpoint);
 	int status = json || count || !isatty(STDOUT_FILENO)
 			 ? samples_print(top, ms, count, json)
 			 : top_screen(top, (double)ms / 1000, count);

@@ -59,7 +59,7 @@ struct top_sharer {
 };
 
 struct top {
-	const char *where;						/* the mount */
+	const char *mountpoint;
 	uint64_t read_bytes, write_bytes, copy_bytes, requests, errors; /* since the start */
 	struct top_bytes rate;
 	double request_rate, error_rate;
@@ -77,7 +77,7 @@ struct top {
 	unsigned n_sharers;
 };
 
-void top_open(struct top *top, const char *where);
+void top_open(struct top *top, const char *mountpoint);
 void top_close(struct top *top);
 /* Reads all counters again and computes the rates since the last sample. 0 or -errno. */
 int top_sample(struct top *top, double now);

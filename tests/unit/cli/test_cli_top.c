@@ -13,7 +13,7 @@ static struct top top;
 static void setup(void)
 {
 	memset(&top, 0, sizeof(top));
-	top.where = "/mnt";
+	top.mountpoint = "/mnt";
 }
 
 static void teardown(void)
