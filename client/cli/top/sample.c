@@ -29,10 +29,10 @@ static void files_forget(struct top *top)
 static void sharers_forget(struct top *top)
 {
 	while (top->n_sharers) {
-		struct top_sharer *one = &top->sharers[--top->n_sharers];
+		struct top_sharer *row = &top->sharers[--top->n_sharers];
 
-		free((char *)one->sharer.path);
-		free(one->command);
+		free((char *)row->sharer.path);
+		free(row->command);
 	}
 }
 
@@ -57,23 +57,23 @@ static struct top_gpu *gpu_find(struct top *top, const char *name, size_t length
 	return gpu;
 }
 
-static double counter_since(uint64_t now, uint64_t *before, double seconds)
+static double counter_since(uint64_t now, uint64_t *last, double seconds)
 {
-	double rate = now >= *before && seconds > 0 ? (double)(now - *before) / seconds : 0;
+	double rate = now >= *last && seconds > 0 ? (double)(now - *last) / seconds : 0;
 
-	*before = now;
+	*last = now;
 	return rate;
 }
 
 static void requests_count(const json_t *stats, uint64_t *requests, uint64_t *errors)
 {
 	const char *name;
-	json_t *one;
+	json_t *operation;
 
 	*requests = *errors = 0;
-	json_object_foreach (json_object_get(stats, "operations"), name, one) {
-		*requests += facts_number(one, "requests");
-		*errors += facts_number(one, "errors");
+	json_object_foreach (json_object_get(stats, "operations"), name, operation) {
+		*requests += facts_number(operation, "requests");
+		*errors += facts_number(operation, "errors");
 	}
 }
 
@@ -92,20 +92,20 @@ static void counters_take(struct top_gpu *gpu, const json_t *volume, double seco
 static void places_take(struct top_gpu *gpu, const json_t *volume, double seconds)
 {
 	const char *name;
-	json_t *one;
+	json_t *object;
 
 	gpu->n_places = 0;
-	json_object_foreach (json_object_get(volume, "places"), name, one) {
+	json_object_foreach (json_object_get(volume, "places"), name, object) {
 		struct top_place *place = &gpu->places[gpu->n_places];
 
 		if (gpu->n_places == TOP_PLACES)
 			break;
 		gpu->n_places++;
 		snprintf(place->name, sizeof(place->name), "%s", name);
-		place->size = facts_number(one, "size_bytes");
-		place->files = facts_number(one, "file_bytes");
+		place->size = facts_number(object, "size_bytes");
+		place->files = facts_number(object, "file_bytes");
 		place->rate =
-		    counter_since(facts_number(one, "moved_bytes"), &place->moved, seconds);
+		    counter_since(facts_number(object, "moved_bytes"), &place->moved, seconds);
 	}
 }
 
@@ -129,19 +129,19 @@ static void volume_take(struct top *top, const json_t *volume, double seconds)
  * first. */
 static void busy_take(struct top *top, const json_t *busy)
 {
-	const json_t *one;
+	const json_t *row;
 	size_t i;
 
 	files_forget(top);
-	json_array_foreach (busy, i, one) {
-		const char *path = json_string_value(json_object_get(one, "path"));
+	json_array_foreach (busy, i, row) {
+		const char *path = json_string_value(json_object_get(row, "path"));
 
 		if (!path || top->n_files == TOP_FILES)
 			break;
 		struct top_file *file = &top->files[top->n_files];
 
 		*file = (struct top_file){.path = strdup(path + (*path == '/')),
-					  .recent = facts_number(one, "recent_bytes")};
+					  .recent = facts_number(row, "recent_bytes")};
 		if (file->path && file->recent)
 			top->n_files++;
 		else
@@ -248,10 +248,10 @@ static double bytes_sum(const struct top_bytes *bytes)
 	return bytes->read + bytes->write + bytes->copy;
 }
 
-static int file_compare_busy(const void *one, const void *other)
+static int file_compare_busy(const void *first, const void *second)
 {
-	double a = bytes_sum(&((const struct top_file *)one)->rate);
-	double b = bytes_sum(&((const struct top_file *)other)->rate);
+	double a = bytes_sum(&((const struct top_file *)first)->rate);
+	double b = bytes_sum(&((const struct top_file *)second)->rate);
 
 	return a < b ? 1 : a > b ? -1 : 0;
 }
@@ -305,16 +305,16 @@ static void sharer_add(void *context, const struct sharer *sharer)
 
 	if (top->n_sharers == TOP_SHARERS)
 		return;
-	struct top_sharer *one = &top->sharers[top->n_sharers];
+	struct top_sharer *row = &top->sharers[top->n_sharers];
 
-	*one = (struct top_sharer){*sharer, facts_command(sharer->pid)};
-	one->sharer.path = strdup(sharer->path);
-	if (one->sharer.path && one->command) {
+	*row = (struct top_sharer){*sharer, facts_command(sharer->pid)};
+	row->sharer.path = strdup(sharer->path);
+	if (row->sharer.path && row->command) {
 		top->n_sharers++;
 		return;
 	}
-	free((char *)one->sharer.path);
-	free(one->command);
+	free((char *)row->sharer.path);
+	free(row->command);
 }
 
 static void log_read(struct top *top)
