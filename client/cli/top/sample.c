@@ -220,7 +220,7 @@ static void log_take_line(struct top *top, char *line)
 	path[strcspn(path, " ")] = '\0';
 	struct top_gpu *gpu = gpu_find(top, path, strcspn(path, "/"));
 	struct top_file *file = file_find(top, path);
-	double *of_gpu = gpu ? field_counter(&gpu->seen, operation) : NULL;
+	double *of_gpu = gpu ? field_counter(&gpu->log_bytes, operation) : NULL;
 	double *of_file = file ? field_counter(&file->bytes, operation) : NULL;
 
 	if (of_gpu)
@@ -258,9 +258,9 @@ static int file_compare_busy(const void *first, const void *second)
 
 /* The access log may have lost lines, but the counters count all: so the counters give the amount,
  * and the log gives the shares. */
-static double rate_share(double seen, double seen_in_all, double rate)
+static double rate_share(double bytes, double all_bytes, double rate)
 {
-	return seen_in_all > 0 ? rate * seen / seen_in_all : 0;
+	return all_bytes > 0 ? rate * bytes / all_bytes : 0;
 }
 
 /* The file's share of its GPU's traffic. */
@@ -270,9 +270,10 @@ static struct top_bytes file_share(struct top *top, const struct top_file *file)
 
 	if (!gpu)
 		return (struct top_bytes){0};
-	return (struct top_bytes){rate_share(file->bytes.read, gpu->seen.read, gpu->rate.read),
-				  rate_share(file->bytes.write, gpu->seen.write, gpu->rate.write),
-				  rate_share(file->bytes.copy, gpu->seen.copy, gpu->rate.copy)};
+	return (struct top_bytes){
+	    rate_share(file->bytes.read, gpu->log_bytes.read, gpu->rate.read),
+	    rate_share(file->bytes.write, gpu->log_bytes.write, gpu->rate.write),
+	    rate_share(file->bytes.copy, gpu->log_bytes.copy, gpu->rate.copy)};
 }
 
 static void files_end(struct top *top)
@@ -293,7 +294,7 @@ void top_end_interval(struct top *top)
 	for (unsigned i = 0; i < top->n_gpus; i++) {
 		struct top_gpu *gpu = &top->gpus[i];
 
-		gpu->seen = (struct top_bytes){0};
+		gpu->log_bytes = (struct top_bytes){0};
 		memmove(gpu->history, gpu->history + 1, sizeof(gpu->history) - sizeof(double));
 		gpu->history[TOP_HISTORY - 1] = bytes_sum(&gpu->rate);
 	}

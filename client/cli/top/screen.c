@@ -20,7 +20,7 @@
 
 /* The destination of the lines, and its size. */
 struct sheet {
-	unsigned left, columns;
+	unsigned lines_left, columns;
 	void (*put)(void *context, const char *line, bool strong);
 	void *context;
 };
@@ -45,9 +45,9 @@ __attribute__((format(printf, 3, 4))) static void line(struct sheet *sheet, bool
 	char raw[LINE_BYTES], text[UTF8_ESCAPED_BYTES(LINE_BYTES)];
 	va_list args;
 
-	if (!sheet->left)
+	if (!sheet->lines_left)
 		return;
-	sheet->left--;
+	sheet->lines_left--;
 	va_start(args, format);
 	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
@@ -107,14 +107,14 @@ static void files_write(const struct top *top, struct sheet *sheet)
 {
 	char rates[LINE_BYTES], recent[OUTPUT_TEXT_MAX];
 	/* Leave lines for some of the sharers. */
-	unsigned kept = 2 + (top->n_sharers < SHARERS_SEEN ? top->n_sharers : SHARERS_SEEN);
+	unsigned sharer_lines = 2 + (top->n_sharers < SHARERS_SEEN ? top->n_sharers : SHARERS_SEEN);
 
 	line(sheet, false, "%s", "");
 	if (top->log >= 0)
 		line(sheet, true, "%10s %10s %10s  FILE", "READ", "WRITE", "COPY");
 	else
 		line(sheet, true, "%10s  FILE  (rates of files: for root)", "LATELY");
-	for (unsigned i = 0; i < top->n_files && sheet->left > kept; i++) {
+	for (unsigned i = 0; i < top->n_files && sheet->lines_left > sharer_lines; i++) {
 		const struct top_file *file = &top->files[i];
 
 		if (top->log >= 0)
@@ -132,11 +132,11 @@ static void sharers_write(const struct top *top, struct sheet *sheet)
 	line(sheet, false, "%s", "");
 	line(sheet, true, "%8s %8s %-3s %6s  %-24s FILE", "PID", "UID", "", "SIZE", "SHARER");
 	for (unsigned i = 0; i < top->n_sharers; i++) {
-		const struct top_sharer *one = &top->sharers[i];
+		const struct top_sharer *row = &top->sharers[i];
 
-		line(sheet, false, "%8d %8u %-3s %6s  %-24.24s %s", (int)one->sharer.pid,
-		     (unsigned)one->sharer.uid, one->sharer.access,
-		     output_size(one->sharer.bytes, size), one->command, one->sharer.path);
+		line(sheet, false, "%8d %8u %-3s %6s  %-24.24s %s", (int)row->sharer.pid,
+		     (unsigned)row->sharer.uid, row->sharer.access,
+		     output_size(row->sharer.bytes, size), row->command, row->sharer.path);
 	}
 }
 

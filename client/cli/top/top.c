@@ -68,14 +68,14 @@ static json_t *files_json(const struct top *top)
 
 	for (unsigned i = 0; i < top->n_files; i++) {
 		const struct top_file *file = &top->files[i];
-		json_t *one = json_pack("{s:s+}", "path", "/", file->path);
+		json_t *row = json_pack("{s:s+}", "path", "/", file->path);
 
 		if (top->log >= 0)
-			json_object_set_new(one, "bytes_per_second", bytes_json(&file->rate));
+			json_object_set_new(row, "bytes_per_second", bytes_json(&file->rate));
 		else
-			json_object_set_new(one, "recent_bytes",
+			json_object_set_new(row, "recent_bytes",
 					    json_integer((json_int_t)file->recent));
-		json_array_append_new(all, one);
+		json_array_append_new(all, row);
 	}
 	return all;
 }
@@ -85,13 +85,13 @@ static json_t *sharers_json(const struct top *top)
 	json_t *all = json_array();
 
 	for (unsigned i = 0; i < top->n_sharers; i++) {
-		const struct top_sharer *one = &top->sharers[i];
+		const struct top_sharer *row = &top->sharers[i];
 		json_array_append_new(all, json_pack("{s:I, s:I, s:I, s:o, s:o}", "pid",
-						     (json_int_t)one->sharer.pid, "uid",
-						     (json_int_t)one->sharer.uid, "bytes",
-						     (json_int_t)one->sharer.bytes, "path",
-						     output_json_text(one->sharer.path), "command",
-						     output_json_text(one->command)));
+						     (json_int_t)row->sharer.pid, "uid",
+						     (json_int_t)row->sharer.uid, "bytes",
+						     (json_int_t)row->sharer.bytes, "path",
+						     output_json_text(row->sharer.path), "command",
+						     output_json_text(row->command)));
 	}
 	return all;
 }
@@ -113,9 +113,9 @@ static void line_put(void *context, const char *text, bool strong)
 
 static void interval_wait(uint64_t ms)
 {
-	struct timespec left = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+	struct timespec remaining = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 
-	while (nanosleep(&left, &left) < 0 && errno == EINTR)
+	while (nanosleep(&remaining, &remaining) < 0 && errno == EINTR)
 		;
 }
 

@@ -41,7 +41,7 @@ struct top_gpu {
 	struct top_counters counters;
 	struct top_bytes rate;
 	double request_rate;
-	struct top_bytes seen;	     /* in this interval, from the access log */
+	struct top_bytes log_bytes;  /* in this interval, from the access log */
 	double history[TOP_HISTORY]; /* of all three, the latest value last */
 	struct top_place places[TOP_PLACES];
 	unsigned n_places;

@@ -125,7 +125,7 @@ START_TEST(more_files_than_it_can_show)
 		logged(line);
 	}
 	ck_assert_uint_eq(top.n_files, TOP_FILES);
-	ck_assert_double_eq(top.gpus[0].seen.write, 2 * TOP_FILES * 5);
+	ck_assert_double_eq(top.gpus[0].log_bytes.write, 2 * TOP_FILES * 5);
 }
 END_TEST
 
