@@ -27,12 +27,12 @@ static const struct vendor {
 /* With the right to write, the lease gives the file's own memory and no copy. Only loads follow. */
 static int file_lease(int fd, gpumem **file)
 {
-	int again = fcntl(fd, F_DUPFD_CLOEXEC, 3), rights = fcntl(fd, F_GETFL) & O_ACCMODE;
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3), rights = fcntl(fd, F_GETFL) & O_ACCMODE;
 
 	CLIENT_CALL();
-	if (again < 0)
+	if (copy < 0)
 		return client_fail(errno, "%s", strerror(errno));
-	return client_file_new(again, CLIENT_FD_OPEN, rights | CLIENT_LEASE_TIMED, again, file);
+	return client_file_new(copy, CLIENT_FD_OPEN, rights | CLIENT_LEASE_TIMED, copy, file);
 }
 
 static int file_open(int fd, uint64_t bytes, gpumem **file, struct gpumem_info *info)

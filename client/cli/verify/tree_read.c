@@ -24,25 +24,25 @@ struct reading {
 
 static void reading_fail(struct reading *reading, int error)
 {
-	int none = 0;
+	int no_error = 0;
 
-	atomic_compare_exchange_strong(&reading->error, &none, error);
+	atomic_compare_exchange_strong(&reading->error, &no_error, error);
 }
 
 /* Sums up a part, which may be shorter at the end. */
 static int part_sums(struct reading *reading, uint64_t first, char *buffer)
 {
 	uint64_t blocks = reading->end - first < PART_BLOCKS ? reading->end - first : PART_BLOCKS;
-	uint64_t at = first * TREE_BLOCK, left = reading->bytes - at;
-	size_t wanted = left < blocks * TREE_BLOCK ? left : blocks * TREE_BLOCK;
-	uint64_t done = 0;
-	int rc = io_read_at(reading->fd, buffer, wanted, at, &done);
+	uint64_t at = first * TREE_BLOCK, bytes_left = reading->bytes - at;
+	size_t length = bytes_left < blocks * TREE_BLOCK ? bytes_left : blocks * TREE_BLOCK;
+	uint64_t n_read = 0;
+	int rc = io_read_at(reading->fd, buffer, length, at, &n_read);
 
 	if (rc < 0)
 		return rc;
-	if (done < wanted)
+	if (n_read < length)
 		return -ENODATA;
-	memset(buffer + wanted, 0, blocks * TREE_BLOCK - wanted);
+	memset(buffer + length, 0, blocks * TREE_BLOCK - length);
 	for (uint64_t i = 0; i < blocks; i++)
 		reading->sums[first + i] = tree_block(buffer + i * TREE_BLOCK);
 	return 0;
@@ -73,17 +73,17 @@ int tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t end, unsigned thr
 	struct reading reading = {
 	    .fd = fd, .bytes = bytes, .next = first, .end = end, .sums = sums};
 	uint64_t parts = (end - first + PART_BLOCKS - 1) / PART_BLOCKS;
-	pthread_t others[READERS_MAX];
+	pthread_t thread_ids[READERS_MAX];
 	unsigned started = 0;
 
 	if (threads > READERS_MAX)
 		threads = READERS_MAX;
 	/* Fewer threads than wanted are enough. */
 	while (started + 1 < threads && started + 1 < parts &&
-	       pthread_create(&others[started], NULL, reader_main, &reading) == 0)
+	       pthread_create(&thread_ids[started], NULL, reader_main, &reading) == 0)
 		started++;
 	reader_main(&reading);
 	while (started)
-		pthread_join(others[--started], NULL);
+		pthread_join(thread_ids[--started], NULL);
 	return atomic_load(&reading.error);
 }
