@@ -14,9 +14,9 @@
 #include "common/cleanup.h"
 
 /* The request of the command line. */
-struct asked {
+struct request {
 	const char *path;
-	const char *wanted; /* the digits of SUM; NULL: no SUM */
+	const char *expected_sum; /* the digits of SUM; NULL: no SUM */
 	char digits[HASH_TEXT_MAX];
 	enum hash_kind kind;
 	bool named; /* the user named the kind */
@@ -37,17 +37,17 @@ static int file_sum(const char *path, enum hash_kind kind, struct verified *foun
 	return error ? cli_fail(path, -error) : CLI_OK;
 }
 
-static json_t *report_json(const struct asked *asked, const char *path,
+static json_t *report_json(const struct request *request, const char *path,
 			   const struct verified *found)
 {
-	json_t *all =
-	    json_pack("{s:o, s:s, s:s, s:I}", "path", output_json_text(path), "algorithm",
-		      hash_name(asked->kind), "sum", found->sum, "bytes", (json_int_t)found->bytes);
+	json_t *all = json_pack("{s:o, s:s, s:s, s:I}", "path", output_json_text(path), "algorithm",
+				hash_name(request->kind), "sum", found->sum, "bytes",
+				(json_int_t)found->bytes);
 
-	if (all && asked->wanted)
+	if (all && request->expected_sum)
 		json_object_set_new(all, "matches",
-				    json_boolean(strcmp(found->sum, asked->wanted) == 0));
-	if (all && asked->kind == HASH_TREE)
+				    json_boolean(strcmp(found->sum, request->expected_sum) == 0));
+	if (all && request->kind == HASH_TREE)
 		json_object_set_new(all, "on", json_string(found->on_gpu ? "gpu" : "cpu"));
 	if (all && found->on_gpu) {
 		json_object_set_new(all, "gpu_bytes", json_integer((json_int_t)found->on_gpu));
@@ -57,35 +57,36 @@ static json_t *report_json(const struct asked *asked, const char *path,
 	return all;
 }
 
-static int report_write(const struct asked *asked, const char *path, const struct verified *found)
+static int report_write(const struct request *request, const char *path,
+			const struct verified *found)
 {
-	const char *name = hash_name(asked->kind);
-	bool same = !asked->wanted || strcmp(found->sum, asked->wanted) == 0;
+	const char *name = hash_name(request->kind);
+	bool matches = !request->expected_sum || strcmp(found->sum, request->expected_sum) == 0;
 	int status = CLI_OK;
 
-	if (asked->json)
-		status = output_json(report_json(asked, path, found));
-	else if (!asked->wanted)
+	if (request->json)
+		status = output_json(report_json(request, path, found));
+	else if (!request->expected_sum)
 		output_line(stdout, "%s:%s  %s", name, found->sum, path);
-	else if (same)
+	else if (matches)
 		output_line(stdout, "%s: OK", path);
-	if (!same)
-		cli_error("%s: is %s:%s, not %s", path, name, found->sum, asked->wanted);
-	return same ? status : CLI_WRONG;
+	if (!matches)
+		cli_error("%s: is %s:%s, not %s", path, name, found->sum, request->expected_sum);
+	return matches ? status : CLI_WRONG;
 }
 
-static int option_take(struct asked *asked, const struct cli_args *args, int code)
+static int option_take(struct request *request, const struct cli_args *args, int code)
 {
 	static const char *const places[] = {
 	    [VERIFY_AUTO] = "auto", [VERIFY_CPU] = "cpu", [VERIFY_GPU] = "gpu"};
 
 	if (code == CLI_JSON_CODE) {
-		asked->json = true;
+		request->json = true;
 		return 0;
 	}
 	if (code == 'a') {
-		asked->named = hash_find(args->value, &asked->kind) == 0;
-		return asked->named
+		request->named = hash_find(args->value, &request->kind) == 0;
+		return request->named
 			   ? 0
 			   : cli_usage(args->command,
 				       "--algorithm=%s: xxh3, xxh128, sha256 or xxh64-tree",
@@ -93,67 +94,67 @@ static int option_take(struct asked *asked, const struct cli_args *args, int cod
 	}
 	for (unsigned i = VERIFY_AUTO; i <= VERIFY_GPU; i++)
 		if (strcmp(args->value, places[i]) == 0) {
-			asked->on = (enum verify_on)i;
+			request->on = (enum verify_on)i;
 			return 0;
 		}
 	return cli_usage(args->command, "--on=%s: auto, cpu or gpu", args->value);
 }
 
 /* Combines the arguments with the options: 0 or CLI_USAGE. */
-static int sum_take(struct asked *asked, const struct cli_args *args)
+static int sum_take(struct request *request, const struct cli_args *args)
 {
 	const char *word = args->argc > 1 ? args->argv[1] : NULL;
 	enum hash_kind kind;
 
-	if (asked->on == VERIFY_GPU && asked->named && asked->kind != HASH_TREE)
+	if (request->on == VERIFY_GPU && request->named && request->kind != HASH_TREE)
 		return cli_usage(args->command, "a GPU computes xxh64-tree, and not %s",
-				 hash_name(asked->kind));
-	if (asked->on == VERIFY_GPU)
-		asked->kind = HASH_TREE;
+				 hash_name(request->kind));
+	if (request->on == VERIFY_GPU)
+		request->kind = HASH_TREE;
 	if (!word)
 		return 0;
-	if (hash_parse(word, &kind, asked->digits) < 0)
+	if (hash_parse(word, &kind, request->digits) < 0)
 		return cli_usage(args->command,
 				 "%s is not a sum: 16 or 32 hex digits of XXH3, 64 of SHA-256, or "
 				 "xxh64-tree: and 16",
 				 word);
-	if (asked->kind == HASH_TREE && strlen(word) == 16)
+	if (request->kind == HASH_TREE && strlen(word) == 16)
 		kind = HASH_TREE;
-	if ((asked->named || asked->kind == HASH_TREE) && kind != asked->kind)
+	if ((request->named || request->kind == HASH_TREE) && kind != request->kind)
 		return cli_usage(args->command, "%s is not a sum of %s", word,
-				 hash_name(asked->kind));
-	asked->kind = kind;
-	asked->wanted = asked->digits;
+				 hash_name(request->kind));
+	request->kind = kind;
+	request->expected_sum = request->digits;
 	return 0;
 }
 
-static int options_take(struct asked *asked, struct cli_args *args)
+static int options_take(struct request *request, struct cli_args *args)
 {
 	int code, error = 0;
 
 	while (!error && (code = cli_option(args)) > 0)
-		error = option_take(asked, args, code);
+		error = option_take(request, args, code);
 	if (error || code < 0)
 		return CLI_USAGE;
-	asked->path = args->argv[0];
-	return sum_take(asked, args);
+	request->path = args->argv[0];
+	return sum_take(request, args);
 }
 
 static int verify_run(struct cli_args *args)
 {
-	struct asked asked = {.kind = HASH_64};
+	struct request request = {.kind = HASH_64};
 	struct verified found = {0};
 	AUTO_PLACE struct place place = {0};
-	int status = options_take(&asked, args);
+	int status = options_take(&request, args);
 
 	if (status == CLI_OK)
-		status = place_find(asked.path, &place);
+		status = place_find(request.path, &place);
 	if (status != CLI_OK)
 		return status;
-	status = asked.kind == HASH_TREE ? verify_tree(place.path, asked.on, &found)
-					 : file_sum(place.path, asked.kind, &found);
+	status = request.kind == HASH_TREE ? verify_tree(place.path, request.on, &found)
+					   : file_sum(place.path, request.kind, &found);
 	if (status == CLI_OK)
-		status = report_write(&asked, asked.path, &found);
+		status = report_write(&request, request.path, &found);
 	return status;
 }
 
