@@ -20,7 +20,7 @@ struct request {
 	char digits[HASH_TEXT_MAX];
 	enum hash_kind kind;
 	bool named; /* the user named the kind */
-	enum verify_on on;
+	enum verify_device device;
 	bool json;
 };
 
@@ -94,7 +94,7 @@ static int option_take(struct request *request, const struct cli_args *args, int
 	}
 	for (unsigned i = VERIFY_AUTO; i <= VERIFY_GPU; i++)
 		if (strcmp(args->value, places[i]) == 0) {
-			request->on = (enum verify_on)i;
+			request->device = (enum verify_device)i;
 			return 0;
 		}
 	return cli_usage(args->command, "--on=%s: auto, cpu or gpu", args->value);
@@ -106,10 +106,10 @@ static int sum_take(struct request *request, const struct cli_args *args)
 	const char *word = args->argc > 1 ? args->argv[1] : NULL;
 	enum hash_kind kind;
 
-	if (request->on == VERIFY_GPU && request->named && request->kind != HASH_TREE)
+	if (request->device == VERIFY_GPU && request->named && request->kind != HASH_TREE)
 		return cli_usage(args->command, "a GPU computes xxh64-tree, and not %s",
 				 hash_name(request->kind));
-	if (request->on == VERIFY_GPU)
+	if (request->device == VERIFY_GPU)
 		request->kind = HASH_TREE;
 	if (!word)
 		return 0;
@@ -151,7 +151,7 @@ static int verify_run(struct cli_args *args)
 		status = place_find(request.path, &place);
 	if (status != CLI_OK)
 		return status;
-	status = request.kind == HASH_TREE ? verify_tree(place.path, request.on, &found)
+	status = request.kind == HASH_TREE ? verify_tree(place.path, request.device, &found)
 					   : file_sum(place.path, request.kind, &found);
 	if (status == CLI_OK)
 		status = report_write(&request, request.path, &found);

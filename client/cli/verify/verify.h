@@ -10,7 +10,7 @@
 
 #include "client/cli/core/hash.h"
 
-enum verify_on { VERIFY_AUTO, VERIFY_CPU, VERIFY_GPU };
+enum verify_device { VERIFY_AUTO, VERIFY_CPU, VERIFY_GPU };
 
 struct verified {
 	char sum[HASH_TEXT_MAX];
@@ -28,6 +28,6 @@ bool verify_suits_gpu(const struct stat *st);
 int verify_open(const char *path, int flags);
 
 /* Gives the exit status; errors are reported. */
-int verify_tree(const char *path, enum verify_on on, struct verified *found);
+int verify_tree(const char *path, enum verify_device device, struct verified *found);
 
 #endif

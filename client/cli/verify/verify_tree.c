@@ -111,39 +111,41 @@ static int sums_check(const struct summing *summing, uint64_t blocks, uint64_t *
 	return CLI_OK;
 }
 
-/* Sums up the whole blocks on the GPU, if possible: *done is their number. */
-static int sum_on_gpu(const struct summing *summing, enum verify_on on, uint64_t *done,
+/* Sums up the whole blocks on the GPU, if possible: *n_summed is their number. */
+static int sum_on_gpu(const struct summing *summing, enum verify_device device, uint64_t *n_summed,
 		      struct verified *found)
 {
 	uint64_t whole = summing->bytes / TREE_BLOCK;
 	double seconds = 0;
 	int error = whole ? tree_gpu(summing->fd, whole, summing->sums, &seconds) : 0;
 
-	*done = 0;
-	if (error == TREE_NO_GPU && on == VERIFY_AUTO)
+	*n_summed = 0;
+	if (error == TREE_NO_GPU && device == VERIFY_AUTO)
 		return CLI_OK;
 	if (error) {
-		cli_error(
-		    "%s: %s: %s", summing->path, on == VERIFY_GPU ? "not on a GPU" : "on the CPU",
-		    error < 0 ? gpumem_error()
+		cli_error("%s: %s: %s", summing->path,
+			  device == VERIFY_GPU ? "not on a GPU" : "on the CPU",
+			  error < 0
+			      ? gpumem_error()
 			      : "the file is in system memory, or in memory of backend=vulkan");
-		return on == VERIFY_AUTO ? CLI_OK : cli_status_of(error < 0 ? -error : ENOTSUP);
+		return device == VERIFY_AUTO ? CLI_OK : cli_status_of(error < 0 ? -error : ENOTSUP);
 	}
-	*done = whole;
+	*n_summed = whole;
 	found->on_gpu = whole * TREE_BLOCK;
 	found->seconds = seconds;
 	return sums_check(summing, whole, &found->checked);
 }
 
-static int file_sum(const struct summing *summing, enum verify_on on, struct verified *found)
+static int file_sum(const struct summing *summing, enum verify_device device,
+		    struct verified *found)
 {
-	uint64_t done = 0;
-	int status = on == VERIFY_CPU ? CLI_OK : sum_on_gpu(summing, on, &done, found);
+	uint64_t n_summed = 0;
+	int status = device == VERIFY_CPU ? CLI_OK : sum_on_gpu(summing, device, &n_summed, found);
 
 	if (status != CLI_OK)
 		return status;
-	int error = tree_read(summing->fd, summing->bytes, done, summing->blocks, buffer_threads(),
-			      summing->sums);
+	int error = tree_read(summing->fd, summing->bytes, n_summed, summing->blocks,
+			      buffer_threads(), summing->sums);
 
 	if (error)
 		return cli_fail(summing->path, -error);
@@ -152,14 +154,15 @@ static int file_sum(const struct summing *summing, enum verify_on on, struct ver
 	return CLI_OK;
 }
 
-int verify_tree(const char *path, enum verify_on on, struct verified *found)
+int verify_tree(const char *path, enum verify_device device, struct verified *found)
 {
 	struct summing summing = {.path = path};
 	struct stat st;
 
-	if (on == VERIFY_AUTO && (stat(path, &st) < 0 || !verify_suits_gpu(&st)))
-		on = VERIFY_CPU;
-	int fd AUTO_CLOSE = on == VERIFY_CPU ? verify_open(path, O_RDONLY) : file_open_shared(path);
+	if (device == VERIFY_AUTO && (stat(path, &st) < 0 || !verify_suits_gpu(&st)))
+		device = VERIFY_CPU;
+	int fd AUTO_CLOSE =
+	    device == VERIFY_CPU ? verify_open(path, O_RDONLY) : file_open_shared(path);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cli_fail(path, fd < 0 ? -fd : errno);
@@ -173,7 +176,7 @@ int verify_tree(const char *path, enum verify_on on, struct verified *found)
 	if (!summing.sums)
 		return cli_fail(path, ENOMEM);
 	*found = (struct verified){.bytes = summing.bytes};
-	int status = file_sum(&summing, on, found);
+	int status = file_sum(&summing, device, found);
 
 	free(summing.sums);
 	return status;

@@ -182,7 +182,7 @@ int stat(const char *path, struct stat *st)
 /* A GPU with a wrong sum is found where the CPU reads all blocks, so the file is small in such a
  * case. */
 static const struct {
-	enum verify_on on;
+	enum verify_device device;
 	off_t size;
 	int error;
 	bool wrong;
@@ -221,7 +221,7 @@ START_TEST(who_computes)
 	gpu.size = roads[_i].size;
 	gpu.error = roads[_i].error;
 	gpu.wrong = roads[_i].wrong;
-	int status = verify_tree(path, roads[_i].on, &found);
+	int status = verify_tree(path, roads[_i].device, &found);
 
 	unlink(path);
 	ck_assert_int_eq(status, roads[_i].status);
