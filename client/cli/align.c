@@ -47,7 +47,7 @@ const struct command command_align = {
     .name = "align",
     .words = "FILE...",
     .summary = "Pad safetensors files, so that GPUs can view each tensor",
-    .more = "Libraries choose other kernels for tensors that begin at other addresses than\n"
+    .help = "Libraries choose other kernels for tensors that begin at other addresses than\n"
 	    "multiples of 16, as in most files of safetensors, and these kernels round otherwise.\n"
 	    "A file on a GPU is rewritten by the GPU, and needs room there for a second copy\n"
 	    "until then.",

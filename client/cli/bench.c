@@ -58,7 +58,7 @@ const struct command command_bench = {
     .name = "bench",
     .words = "[ARGS...]",
     .summary = "Measure the mount against its floor and its ceilings",
-    .more = "ARGS and --help go to the bench program, which prints the ceilings first.",
+    .help = "ARGS and --help go to the bench program, which prints the ceilings first.",
     .max_words = -1,
     .run = bench_run,
 };

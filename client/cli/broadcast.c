@@ -111,7 +111,7 @@ const struct command command_broadcast = {
     .name = "broadcast",
     .words = "[ARGS...]",
     .summary = "Copy files to other nodes, started by mpirun or torchrun",
-    .more = "ARGS and --help go to python3 -m gpumem.broadcast: mpirun -n N gpumem broadcast PATH.",
+    .help = "ARGS and --help go to python3 -m gpumem.broadcast: mpirun -n N gpumem broadcast PATH.",
     .max_words = -1,
     .run = broadcast_run,
 };

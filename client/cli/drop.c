@@ -176,7 +176,7 @@ const struct command command_drop = {
     .name = "drop",
     .words = "PATH...",
     .summary = "Drop files from the page cache",
-    .more = "Of a directory, all files below. Changes made through mappings are written to the\n"
+    .help = "Of a directory, all files below. Changes made through mappings are written to the\n"
 	    "GPU first. Pages that a process has mapped stay. With --leases, files that are busy "
 	    "because processes share them can be\n"
 	    "changed again; the mappings of these processes stay.",

@@ -208,7 +208,7 @@ const struct command command_get = {
     .name = "get",
     .words = "PATH... [NAME...]",
     .summary = "Show attributes of files and directories, or parameters of a mount",
-    .more = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.\n"
+    .help = "Without NAME: all but extents, as lines NAME=VALUE. With one NAME: only the value.\n"
 	    "Lines of several paths, and with -r, begin with the path.",
     .options = get_options,
     .min_words = 1,

@@ -227,7 +227,7 @@ const struct command command_ls = {
     .name = "ls",
     .words = "[PATH...]",
     .summary = "List files with their memory, page size, sharers and mappings",
-    .more =
+    .help =
 	"MEMORY of a directory is that of all files below. SHARERS counts leases: processes that\n"
 	"share the file. MAPPED: bytes that the daemon has mapped through the BAR.",
     .options = options,

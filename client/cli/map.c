@@ -158,7 +158,7 @@ const struct command command_map = {
     .name = "map",
     .words = "PATH...",
     .summary = "Draw how a file lies in memory, and list its extents",
-    .more = "In the drawing neighbouring chunks differ in shade, parts of shared chunks are\n"
+    .help = "In the drawing neighbouring chunks differ in shade, parts of shared chunks are\n"
 	    "dotted, and holes are empty.",
     .options = options,
     .min_words = 1,

@@ -33,7 +33,7 @@ const struct command command_mount = {
     .name = "mount",
     .words = "[ARGS...]",
     .summary = "Mount the memory of GPUs as files",
-    .more = "ARGS and --help go to gpumemfs(8): gpumem mount MOUNT -o OPTIONS.",
+    .help = "ARGS and --help go to gpumemfs(8): gpumem mount MOUNT -o OPTIONS.",
     .max_words = -1,
     .run = mount_run,
 };

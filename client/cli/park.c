@@ -286,7 +286,7 @@ const struct command command_park = {
     .name = "park",
     .words = "PID|PATH...",
     .summary = "Ask processes to give the GPU memory of their files back",
-    .more =
+    .help =
 	"All files of processes, or files in all of your processes. A process acts at its next\n"
 	"gpumem_safe_point. A file in the current directory whose name is a number: ./NUMBER.",
     .options = options,

@@ -302,7 +302,7 @@ const struct command command_fetch = {
     .name = "fetch",
     .words = "PATH...",
     .summary = "Bring files back to their GPU",
-    .more = "Of a directory, all files below. Files that were not used for a longer time leave if "
+    .help = "Of a directory, all files below. Files that were not used for a longer time leave if "
 	    "the GPU is full.",
     .options = fetch_options,
     .min_words = 1,
@@ -320,7 +320,7 @@ const struct command command_evict = {
     .name = "evict",
     .words = "PATH...",
     .summary = "Move files from their GPU to system memory or to a disk",
-    .more = "Of a directory, all files below. The mount needs -o spill=. A process that\n"
+    .help = "Of a directory, all files below. The mount needs -o spill=. A process that\n"
 	    "maps such a file gets it on the GPU again.\n"
 	    "With --free, the files that were not used for the longest time leave; root and the\n"
 	    "user of the daemon alone may do that.",

@@ -154,7 +154,7 @@ const struct command command_run = {
     .name = "run",
     .words = "COMMAND [ARG...]",
     .summary = "Execute a command that uses the memory of files directly",
-    .more =
+    .help =
 	"The command and its children run with libgpumem-preload(7). In Python, safetensors and\n"
 	"what is built on safetensors load files of a mount as gpumem.torch does: as views of\n"
 	"files with user.gpumem.share=trusted, otherwise as copies by the GPU.",

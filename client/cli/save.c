@@ -154,7 +154,7 @@ const struct command command_save = {
     .name = "save",
     .words = "[PATH...]",
     .summary = "Save files with persist=disk to the disk",
-    .more = "Of a directory, all files below; without PATH, those of every mount that has a\n"
+    .help = "Of a directory, all files below; without PATH, those of every mount that has a\n"
 	    "spool. Only changes since the\n"
 	    "last save are written.",
     .options = options,

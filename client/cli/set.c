@@ -233,7 +233,7 @@ const struct command command_set = {
     .name = "set",
     .words = "PATH... NAME=VALUE...",
     .summary = "Set attributes of files and directories, or parameters of a mount",
-    .more = "NAME=default takes an attribute away again. gpumem(7) has the names and values.\n"
+    .help = "NAME=default takes an attribute away again. gpumem(7) has the names and values.\n"
 	    "Of a mount (PATH is its mountpoint): size, reserve, gpuN.size, gpuN.reserve,\n"
 	    "log_level and trace, all of them or none.",
     .options = options,

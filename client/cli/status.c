@@ -397,7 +397,7 @@ const struct command command_status = {
     .name = "status",
     .words = "[MOUNT]",
     .summary = "Show every GPU: its memory, files, sharers, mappings and health",
-    .more = "Without a mount as argument, the GPUs of all mounts.\n\n"
+    .help = "Without a mount as argument, the GPUs of all mounts.\n\n"
 	    "  SIZE, USED  memory of the GPU, and the part that all programs use\n"
 	    "  MOUNT       memory that this mount holds\n"
 	    "  AVAIL       memory that files of this mount can still get\n"

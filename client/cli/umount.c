@@ -94,7 +94,7 @@ const struct command command_umount = {
     .name = "umount",
     .words = "MOUNT...",
     .summary = "Unmount gpumemfs, also if the daemon has ended",
-    .more =
+    .help =
 	"The daemon ends, and the memory goes back to the driver. Files are lost, except files\n"
 	"with persist=disk, which the daemon saves to the mount's spool.",
     .options = options,

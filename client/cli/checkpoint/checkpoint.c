@@ -343,7 +343,7 @@ const struct command command_checkpoint = {
     .name = "checkpoint",
     .words = "PID|DIR",
     .summary = "Stop a process's use of GPUs, and keep or save its GPU memory",
-    .more = "The driver moves what the process has allocated. Files that the process has mapped\n"
+    .help = "The driver moves what the process has allocated. Files that the process has mapped\n"
 	    "are parked before, as by gpumem park, and mapped again after.",
     .options = options,
     .min_words = 1,

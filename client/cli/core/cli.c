@@ -194,8 +194,8 @@ void command_help_write(FILE *out, const struct command *command)
 
 	fprintf(out, "usage: gpumem %s [OPTIONS]%s%s\n\n%s.\n", command->name,
 		*command->words ? " " : "", command->words, command->summary);
-	if (command->more)
-		fprintf(out, "%s\n", command->more);
+	if (command->help)
+		fprintf(out, "%s\n", command->help);
 	fputc('\n', out);
 	for (const struct cli_option *option = command->options; option && option->name; option++)
 		help_option_write(out, option);

@@ -57,7 +57,7 @@ struct command {
 	const char *name;
 	const char *words;		  /* "SRC... DST" */
 	const char *summary;		  /* one line */
-	const char *more;		  /* the rest of its help; NULL: none */
+	const char *help;		  /* after the usage and the summary; NULL: none */
 	const struct cli_option *options; /* ended by an entry without a name; NULL: none */
 	int min_words, max_words;	  /* max < 0: any number */
 	/* The words are another command: options end at the first word. */

@@ -351,7 +351,7 @@ const struct command command_cp = {
     .name = "cp",
     .words = "SRC... DST",
     .summary = "Copy files into, out of and inside GPU memory, in parallel",
-    .more = "A file gets its name when it is complete. Modes, times and, for root,\n"
+    .help = "A file gets its name when it is complete. Modes, times and, for root,\n"
 	    "owners are kept. SRC may be a pipe, and - for standard input; DST may be - for\n"
 	    "standard output.",
     .options = options,

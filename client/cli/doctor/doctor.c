@@ -141,7 +141,7 @@ const struct command command_doctor = {
     .name = "doctor",
     .words = "[MOUNT]",
     .summary = "Diagnose this machine and suggest fixes",
-    .more =
+    .help =
 	"The level of a finding is good, note, limit or error. After an error the exit status is\n"
 	"1. With MOUNT: this mount alone, with the settings that its daemon chose and why.",
     .options = options,

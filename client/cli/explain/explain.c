@@ -233,7 +233,7 @@ const struct command command_explain = {
     .name = "explain",
     .words = "PATH|PID",
     .summary = "Say who has the memory of a file itself, who gets copies, and why",
-    .more =
+    .help =
 	"PID: the same of all files that a process has open, mapped or shared. A file whose name\n"
 	"is a number is ./NUMBER.",
     .options = options,

@@ -211,7 +211,7 @@ const struct command command_top = {
     .name = "top",
     .words = "[MOUNT]",
     .summary = "Watch a mount at work: rates of each GPU, busy files, sharers",
-    .more = "Rates of files are for root, who may read the access log. Press q to quit.\n"
+    .help = "Rates of files are for root, who may read the access log. Press q to quit.\n"
 	    "Without a terminal, or with --json, a sample is printed after each delay.",
     .options = options,
     .max_words = 1,

@@ -170,7 +170,7 @@ const struct command command_verify = {
     .name = "verify",
     .words = "PATH [SUM]",
     .summary = "Print the checksum of a file's bytes, or compare it with SUM",
-    .more = "A SUM of 16 digits is XXH3, of 32 digits XXH3 with 128 bits (xxhsum), of 64 digits\n"
+    .help = "A SUM of 16 digits is XXH3, of 32 digits XXH3 with 128 bits (xxhsum), of 64 digits\n"
 	    "SHA-256 (sha256sum), unless a name stands in front. gpumem(1) defines xxh64-tree.",
     .options = options,
     .min_words = 1,
