@@ -177,9 +177,9 @@ const struct command command_drop = {
     .words = "PATH...",
     .summary = "Drop files from the page cache",
     .help = "Of a directory, all files below. Changes made through mappings are written to the\n"
-	    "GPU first. Pages that a process has mapped stay. With --leases, files that are busy "
-	    "because processes share them can be\n"
-	    "changed again; the mappings of these processes stay.",
+	    "GPU first. Pages that a process has mapped stay. With --leases, files that are busy\n"
+	    "because processes share them can be changed again; the mappings of these processes\n"
+	    "stay.",
     .options = options,
     .min_words = 1,
     .max_words = -1,

@@ -302,8 +302,8 @@ const struct command command_fetch = {
     .name = "fetch",
     .words = "PATH...",
     .summary = "Bring files back to their GPU",
-    .help = "Of a directory, all files below. Files that were not used for a longer time leave if "
-	    "the GPU is full.",
+    .help = "Of a directory, all files below. Files that were not used for a longer time leave\n"
+	    "if the GPU is full.",
     .options = fetch_options,
     .min_words = 1,
     .max_words = -1,

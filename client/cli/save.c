@@ -155,8 +155,7 @@ const struct command command_save = {
     .words = "[PATH...]",
     .summary = "Save files with persist=disk to the disk",
     .help = "Of a directory, all files below; without PATH, those of every mount that has a\n"
-	    "spool. Only changes since the\n"
-	    "last save are written.",
+	    "spool. Only changes since the last save are written.",
     .options = options,
     .max_words = -1,
     .run = save_run,
