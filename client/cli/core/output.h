@@ -40,9 +40,8 @@ char *output_escape(const char *text);
 json_t *output_json_text(const char *text);
 /* The name of a user for JSON; "" without a name. */
 json_t *output_json_user(uid_t uid);
-/* As fprintf, with the formatted text made printable. output_line adds "
- *
- * ". Colours are written between such calls. */
+/* As fprintf, with the formatted text made printable. output_line adds a newline.
+ * Colours are written between such calls. */
 void output_text(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void output_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void output_vtext(FILE *out, const char *format, va_list args)
