@@ -24,8 +24,8 @@ void bar_release(struct chunk *chunk, brlock_token token);
 /* Removes the chunk's mapping after waiting for its users; to be called before freeing the chunk.
  * Has no effect while the device is reset, which removes all mappings. */
 void bar_drop(struct chunk *chunk);
-/* The same for the thread that resets the device (health.h). The next access may map the chunk
- * again. */
+/* Removes the chunk's mapping for the thread that resets the device (health.h). The next access may
+ * map the chunk again. */
 void bar_drop_alone(struct chunk *chunk);
 void bar_set_policy(struct chunk *chunk, enum map_policy policy);
 

@@ -40,7 +40,7 @@ void runtime_socket_name(const char *kind, dev_t device, char name[RUNTIME_NAME_
 int runtime_socket_open(struct runtime_socket *listener, const char *kind, dev_t device,
 			char reason[RUNTIME_REASON_MAX]);
 
-/* The same for a socket that an earlier process made. dir and fd become the struct's. */
+/* Takes over a socket that an earlier process made. dir and fd become the struct's. */
 void runtime_socket_adopt(struct runtime_socket *listener, int dir, int fd, const char *kind,
 			  dev_t device);
 
@@ -55,7 +55,7 @@ int runtime_connect(int dir, const char *name, int flags);
 /* Removes the socket's file if no process listens. */
 void runtime_socket_remove_dead(int dir, const char *kind, dev_t device);
 
-/* As runtime_connect, but -EPERM if the listening process is another user's. */
+/* Connects as runtime_connect does; -EPERM: the listening process is another user's. */
 int runtime_socket_connect(int dir, const char *name, uid_t owner);
 
 /* The process that made the other end of a connection, and its user: 0 or -errno. */

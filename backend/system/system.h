@@ -44,7 +44,7 @@ enum system_tmpfs system_object_tmpfs(int fd);
 uint64_t system_object_limit(int fd);
 /* bytes is at least 1. -EINVAL: the object has more memory. */
 int system_object_set_limit(struct system_memory *memory, int fd, uint64_t bytes);
-/* The same, unless the limit is higher already; no limit is lowered to bytes too. */
+/* Sets the limit if the present one is lower, or if there is none. */
 int system_object_raise_limit(struct system_memory *memory, int fd, uint64_t bytes);
 
 /* Whether another process has the object open or mapped, found out by two system calls. False if
@@ -60,7 +60,7 @@ struct system_usage {
  * enforce the limit of all objects and it is reached. The kernel enforces that limit on objects
  * that share a tmpfs. */
 int system_account(struct system_memory *memory, enum system_tmpfs tmpfs, int64_t bytes);
-/* The same without a limit, for existing objects. */
+/* Adds the bytes of an existing object, whatever the limit is. */
 void system_account_force(struct system_memory *memory, enum system_tmpfs tmpfs, int64_t bytes);
 int system_usage(struct system_memory *memory, struct system_usage *usage);
 

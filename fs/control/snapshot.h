@@ -25,7 +25,7 @@ void snapshots_close(struct fs *fs);
 
 /* For a user that opens the file: 0 with the handle, or -errno. */
 int snapshot_open(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t *handle);
-/* The same for a handle that an earlier daemon gave out. */
+/* Opens the file again under a handle that an earlier daemon gave out: 0 or -errno. */
 int snapshot_reopen(struct fs *fs, const struct control_file *file, uid_t uid, uint64_t handle);
 void snapshot_close(struct fs *fs, uint64_t handle);
 

@@ -61,7 +61,7 @@ void worker_pin(struct worker *worker, void *memory, size_t bytes);
 /* Counts memory that the calling thread allocated (or freed, if negative) for a file, for the
  * trace, and only while the trace is on. Locks may be held. */
 void worker_memory_add(const struct fs *fs, uint64_t ino, int64_t bytes);
-/* The same for memory in a place other than the device: new, or moved there or away. */
+/* Counts memory in a place other than the device, new or moved there or away, for the trace. */
 void worker_memory_add_place(const struct fs *fs, uint64_t ino, enum memory_place place,
 			     int64_t bytes);
 /* The sums since the last call of worker_memory_take, and the last inode; the call resets all to 0.

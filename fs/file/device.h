@@ -78,8 +78,8 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
  * end: chunks that processes may still have stay charged to the user (struct file_holds). */
 void device_hold(const struct file_call *call, struct volume *volume,
 		 const struct extents *extents);
-/* The same for extents that the file replaces by as much new memory: -EDQUOT or -ENOMEM without a
- * change. */
+/* device_hold for extents that the file replaces by as much new memory: -EDQUOT or -ENOMEM without
+ * a change. */
 int device_hold_replaced(const struct file_call *call, struct volume *volume,
 			 const struct extents *extents);
 /* The file keeps the extents after all. */
@@ -106,7 +106,7 @@ void device_uncharge_places(const struct file_call *call, const struct extents *
 void span_release(struct volume *volume, const struct span *span);
 /* Frees the memory of extents to the volume without changing the charge, and empties extents. */
 uint64_t device_release(struct volume *volume, struct extents *extents);
-/* The same for the spans of extents, which become empty. Returns the bytes. */
+/* Frees the spans of extents, which become empty, to the volume, and returns their bytes. */
 uint64_t device_release_unused(struct volume *volume, const struct file_call *call,
 			       struct extents *extents);
 /* Removes [from, to) from the file and frees the memory; no whole chunk may lie across a border. */

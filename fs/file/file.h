@@ -104,8 +104,8 @@ struct file_call {
 
 /* An empty file without memory. */
 int file_new(struct volume *volume, struct file **file);
-/* The same in zeroed memory of the caller, of file_struct_bytes(). file_end frees the content but
- * not this memory. */
+/* file_make: an empty file in zeroed memory of the caller, of file_struct_bytes(). file_end frees
+ * the content but not this memory. */
 size_t file_struct_bytes(void);
 struct file *file_make(void *memory, struct volume *volume);
 void file_end(struct file *file, const struct file_call *call);
@@ -189,7 +189,8 @@ void file_trim(struct file *file, const struct file_call *call);
 /* Lays the file out again for call->attrs.page_size, all or nothing. -ENOSPC, -EDQUOT; -EBUSY for
  * an object with a backing id. */
 int file_relayout(struct file *file, const struct file_call *call);
-/* The same with the attributes that the file has: for an object with a tmpfs of its own. */
+/* Lays the file out again with the attributes that the file has: for an object with a tmpfs of its
+ * own. */
 int file_replace_object(struct file *file, const struct file_call *call);
 
 /* Moves the bytes to another volume in two steps, so that a rename is all or nothing.
@@ -215,8 +216,8 @@ void file_move_piece(const struct file_move *move, struct journal_piece *piece);
  * after an error. Requests wait for the move of one extent at a time. */
 int file_place(struct file *file, const struct file_call *call, enum memory_place place,
 	       uint64_t max_bytes, uint64_t *moved);
-/* The same for the extents in the place from. FILE_NO_WAIT: -EAGAIN instead of waiting for another
- * thread that uses the file. */
+/* Moves the extents in the place from to another place, as file_place does. FILE_NO_WAIT: -EAGAIN
+ * instead of waiting for another thread that uses the file. */
 enum file_wait { FILE_MAY_WAIT, FILE_NO_WAIT };
 int file_evict(struct file *file, const struct file_call *call, enum memory_place from,
 	       enum memory_place to, enum file_wait wait, uint64_t max_bytes, uint64_t *moved);

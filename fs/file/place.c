@@ -199,8 +199,8 @@ static int64_t place_locked(struct file *file, const struct file_call *call,
 	return (int64_t)(run.to - run.from);
 }
 
-/* The same for an extent from placing->renewed_end on in a chunk that is to be renewed: the extent
- * moves within its place. */
+/* Moves, within its place, an extent from placing->renewed_end on in a chunk that is to be renewed.
+ * Returns the bytes, or -errno. */
 static int64_t renew_locked(struct file *file, const struct file_call *call,
 			    struct placing *placing)
 {

@@ -79,7 +79,7 @@ int fdstore_take(struct fdstore *fdstore, uint64_t id);
 /* Calls visit for all descriptors held, in the order of their ids. The callback must not close fd.
  * A result of the callback other than 0 ends the walk and is returned. */
 int fdstore_each(struct fdstore *fdstore, int (*visit)(uint64_t id, int fd, void *arg), void *arg);
-/* The same for a single kind. */
+/* Calls visit, as fdstore_each does, for the descriptors of a single kind. */
 int fdstore_each_of(struct fdstore *fdstore, enum fdstore_kind kind,
 		    int (*visit)(uint64_t id, int fd, void *arg), void *arg);
 

@@ -68,13 +68,13 @@ struct ipc_message ipc_message(enum ipc_type type, uint64_t id);
 /* Sends a message, and a duplicate of fd unless fd is -1: 0 or -errno; -EPIPE: the other end is
  * closed. Waits while the socket is full. */
 int ipc_send(int ipc, const struct ipc_message *message, int fd);
-/* As ipc_send, but -EAGAIN instead of waiting. */
+/* Sends as ipc_send does if that need not wait, else -EAGAIN. */
 int ipc_offer(int ipc, const struct ipc_message *message, int fd);
 
 /* Waits for a message: 0, and *fd is the caller's descriptor, or -1; -EPIPE: the other end is
  * closed; -EPROTO: not a message of this protocol. */
 int ipc_receive(int ipc, struct ipc_message *message, int *fd);
-/* As ipc_receive, but -EAGAIN instead of waiting. */
+/* Receives as ipc_receive does if a message is there, else -EAGAIN. */
 int ipc_poll(int ipc, struct ipc_message *message, int *fd);
 
 #endif

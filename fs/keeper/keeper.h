@@ -13,8 +13,8 @@
  * command line; its last argument is the absolute mountpoint. */
 int keeper_run(const struct options *options, int argc, char **argv, struct daemon *daemon);
 
-/* The same for a running daemon at the other end of ipc, after its keeper has ended. argv[1], the
- * option for ipc, is removed from the command line. */
+/* Takes over a running daemon at the other end of ipc, whose keeper has ended, and goes on as
+ * keeper_run. argv[1], the option for ipc, is removed from the command line. */
 int keeper_adopt(const struct options *options, int argc, char **argv, int ipc);
 
 #endif

@@ -13,8 +13,8 @@ uint64_t machine_memory(void);
  * memory.limit_in_bytes of version 1) if that is less. Control groups are below /sys/fs/cgroup. */
 uint64_t machine_memory_allowed(void);
 
-/* The same for the control groups that a file like /proc/self/cgroup names, below root; UINT64_MAX:
- * no limit. */
+/* The lowest limit of the control groups that a file like /proc/self/cgroup names, below root;
+ * UINT64_MAX: no limit. */
 uint64_t cgroups_memory_limit(const char *groups, const char *root);
 
 #endif

@@ -21,8 +21,8 @@
  * them; libfuse wants a number, so a day. */
 #define CACHE_SECONDS 86400.0
 
-/* The same for a file in host/, whose number of blocks may change while no handle for writing is
- * open. Not for a file without blocks. */
+/* Seconds for which the kernel may cache the attributes of a file in host/, whose number of blocks
+ * may change while no handle for writing is open. Not for a file without blocks. */
 #define OBJECT_SECONDS 1.0
 
 /* A request that a worker thread serves: the caller, the inode, and the worker. */
@@ -107,7 +107,7 @@ void op_reply_entry(struct op *op, fuse_req_t req, struct inode *inode);
 void op_entry(struct inode *inode, struct fuse_entry_param *entry);
 /* How long the kernel may cache the attributes of inode_stat. */
 double op_attr_seconds(struct inode *inode, const struct stat *st);
-/* The same for create and tmpfile. */
+/* op_reply_entry for create and tmpfile, which also open the file. */
 void op_reply_create(struct op *op, fuse_req_t req, struct inode *inode,
 		     struct fuse_file_info *info);
 

@@ -156,7 +156,8 @@ struct share {
 /* connection.c */
 /* Owns and watches fd on success. */
 int share_connection_new(struct share *share, int fd);
-/* The same for a connection of an earlier daemon, which listened with these flags, or 0. */
+/* Owns and watches the fd of a connection of an earlier daemon, which listened with these flags,
+ * or 0. */
 int share_connection_add(struct share *share, int fd, uint32_t slot,
 			 const uint8_t key[GPUMEM_KEY_BYTES], uint32_t listen_flags);
 /* Both functions make the caller the owner of a connection. share_connection_acquire_key finds the

@@ -266,8 +266,8 @@ int share_notify(struct share *share, uid_t uid, const struct inode *inode,
 	notify->sent = telling.sent;
 	if (!telling.sent && worker_is_interrupted())
 		return -EINTR;
-	/* The same for a process of another user and for no process: no user learns from the daemon
-	 * which processes of others have files. */
+	/* A process of another user and no process have the same answer: no user learns from the
+	 * daemon which processes of others have files. */
 	return telling.sent ? 0 : -ESRCH;
 }
 

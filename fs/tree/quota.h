@@ -18,7 +18,8 @@ struct inode;
 /* Adds to quota_dir and all directories above: 0, or -EDQUOT without a change. Negative amounts
  * always succeed. Topology is held, shared or exclusive. */
 int quota_add(struct inode *quota_dir, int64_t bytes, int64_t files);
-/* As quota_add, but ignores quotas: for undoing and for charges that cannot be refused. */
+/* Adds to quota_dir and all directories above, whatever their quotas: for undoing, and for charges
+ * that cannot be refused. */
 void quota_force(struct inode *quota_dir, int64_t bytes, int64_t files);
 
 /* The charge callback of struct file_call; quota_owner is the struct inode_call. Takes topology. A

@@ -93,7 +93,7 @@ int output_list(const char *name, json_t *list, bool json, int status,
 /* Writes the object with its schema and drops the reference. Gives the exit status. NULL means that
  * there was no memory. */
 int output_json(json_t *value);
-/* The same in one line, for commands that write several documents. */
+/* Writes the object in one line, for commands that write several documents. */
 int output_json_line(json_t *value);
 
 #endif

@@ -81,7 +81,7 @@ void top_open(struct top *top, const char *mountpoint);
 void top_close(struct top *top);
 /* Reads all counters again and computes the rates since the last sample. 0 or -errno. */
 int top_sample(struct top *top, double now);
-/* The same from texts, for tests. */
+/* Take the counters and the access log from texts, for tests. */
 void top_take_stats(struct top *top, const json_t *stats, double now);
 void top_take_log(struct top *top, const char *text, size_t length);
 void top_end_interval(struct top *top);
