@@ -43,15 +43,15 @@ CALL("close_range", int, call_close_range, unsigned first, unsigned last, int fl
 	if (!flags)
 		fds_note_closing(first, last);
 	for (;;) {
-		unsigned mine = own_next(first, last);
-		bool none = mine > last || mine >= DESCRIPTORS_MAX || !own_is((int)mine);
-		if (none)
+		unsigned own_fd = own_next(first, last);
+		bool found = own_fd <= last && own_fd < DESCRIPTORS_MAX && own_is((int)own_fd);
+		if (!found)
 			return real.close_range(first, last, flags);
-		if (mine > first && real.close_range(first, mine - 1, flags) < 0)
+		if (own_fd > first && real.close_range(first, own_fd - 1, flags) < 0)
 			return -1;
-		if (mine == last)
+		if (own_fd == last)
 			return 0;
-		first = mine + 1;
+		first = own_fd + 1;
 	}
 }
 
@@ -69,9 +69,9 @@ CALL("dup", int, call_dup, int fd)
 
 /* The program cannot replace a descriptor of the library. EBUSY is the kernel's error for a race
  * with open(2), which has the same effect. */
-static bool fd_may_replace(int fd, int by)
+static bool fd_may_replace(int fd, int source)
 {
-	if (fd == by || own_inside)
+	if (fd == source || own_inside)
 		return true;
 	if (own_is(fd) && own_process()) {
 		errno = EBUSY;
@@ -81,14 +81,14 @@ static bool fd_may_replace(int fd, int by)
 	return true;
 }
 
-CALL("dup2", int, call_dup2, int fd, int as)
+CALL("dup2", int, call_dup2, int fd, int target)
 {
 	real_need();
-	return fd_may_replace(as, fd) ? real.dup2(fd, as) : -1;
+	return fd_may_replace(target, fd) ? real.dup2(fd, target) : -1;
 }
 
-CALL("dup3", int, call_dup3, int fd, int as, int flags)
+CALL("dup3", int, call_dup3, int fd, int target, int flags)
 {
 	real_need();
-	return fd_may_replace(as, fd) ? real.dup3(fd, as, flags) : -1;
+	return fd_may_replace(target, fd) ? real.dup3(fd, target, flags) : -1;
 }

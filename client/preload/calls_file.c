@@ -122,7 +122,8 @@ CALL("fopen64", FILE *, call_fopen, const char *path, const char *mode)
 	real_need();
 	FILE *file = real.fopen64(path, mode);
 
-	for (int tries = TRIES; !file && file_gave_way(AT_FDCWD, path, 0) && tries; tries--)
+	for (int attempts_left = TRIES; !file && file_gave_way(AT_FDCWD, path, 0) && attempts_left;
+	     attempts_left--)
 		file = real.fopen64(path, mode);
 	if (file && !own_inside) {
 		slot_opened(fileno(file));

@@ -31,32 +31,32 @@ static struct iovec part(const void *at, size_t bytes)
 
 CALL("read", ssize_t, call_read, int fd, void *to, size_t bytes)
 {
-	struct iovec one = part(to, bytes);
+	struct iovec buffer = part(to, bytes);
 
-	return SERVE(IO_READ, fd, &one, 1, IO_AT_POSITION, real.read(fd, to, bytes));
+	return SERVE(IO_READ, fd, &buffer, 1, IO_AT_POSITION, real.read(fd, to, bytes));
 }
 
 CALL("__read_chk", ssize_t, call_read_chk, int fd, void *to, size_t bytes, size_t room)
 {
-	struct iovec one = part(to, bytes);
+	struct iovec buffer = part(to, bytes);
 
 	if (bytes > room)
 		return real_need(), real.__read_chk(fd, to, bytes, room);
-	return SERVE(IO_READ, fd, &one, 1, IO_AT_POSITION, real.read(fd, to, bytes));
+	return SERVE(IO_READ, fd, &buffer, 1, IO_AT_POSITION, real.read(fd, to, bytes));
 }
 
 CALL("write", ssize_t, call_write, int fd, const void *from, size_t bytes)
 {
-	struct iovec one = part(from, bytes);
+	struct iovec buffer = part(from, bytes);
 
-	return SERVE(IO_WRITE, fd, &one, 1, IO_AT_POSITION, real.write(fd, from, bytes));
+	return SERVE(IO_WRITE, fd, &buffer, 1, IO_AT_POSITION, real.write(fd, from, bytes));
 }
 
 CALL("pread64", ssize_t, call_pread, int fd, void *to, size_t bytes, off_t offset)
 {
-	struct iovec one = part(to, bytes);
+	struct iovec buffer = part(to, bytes);
 
-	return SERVE(IO_READ, fd, &one, 1, offset_given(offset),
+	return SERVE(IO_READ, fd, &buffer, 1, offset_given(offset),
 		     real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("pread", "pread64")
@@ -64,20 +64,20 @@ CALL_ALSO("pread", "pread64")
 CALL("__pread64_chk", ssize_t, call_pread_chk, int fd, void *to, size_t bytes, off_t offset,
      size_t room)
 {
-	struct iovec one = part(to, bytes);
+	struct iovec buffer = part(to, bytes);
 
 	if (bytes > room)
 		return real_need(), real.__pread64_chk(fd, to, bytes, offset, room);
-	return SERVE(IO_READ, fd, &one, 1, offset_given(offset),
+	return SERVE(IO_READ, fd, &buffer, 1, offset_given(offset),
 		     real.pread64(fd, to, bytes, offset));
 }
 CALL_ALSO("__pread_chk", "__pread64_chk")
 
 CALL("pwrite64", ssize_t, call_pwrite, int fd, const void *from, size_t bytes, off_t offset)
 {
-	struct iovec one = part(from, bytes);
+	struct iovec buffer = part(from, bytes);
 
-	return SERVE(IO_WRITE, fd, &one, 1, offset_given(offset),
+	return SERVE(IO_WRITE, fd, &buffer, 1, offset_given(offset),
 		     real.pwrite64(fd, from, bytes, offset));
 }
 CALL_ALSO("pwrite", "pwrite64")

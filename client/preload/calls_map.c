@@ -24,19 +24,19 @@ CALL("mmap64", void *, call_mmap, void *at, size_t bytes, int protection, int fl
 	real_need();
 	if (flags & MAP_FIXED)
 		addresses_change(at, bytes);
-	enum mapping_by by = mapping_map(&request, &address);
-	if (by == MAPPING_SERVED) {
+	enum mapping_by maker = mapping_map(&request, &address);
+	if (maker == MAPPING_SERVED) {
 		source_forget(address, bytes);
 		return address;
 	}
-	bool fills = by != MAPPING_BY_KERNEL && flags & MAP_POPULATE;
-	int kept = fills ? flags & ~MAP_POPULATE : flags;
-	if (by != MAPPING_CACHED && flags & MAP_FIXED && mapping_touches(at, bytes))
-		address = mapping_map_over(&request, kept);
-	else if (by != MAPPING_CACHED)
-		address = real.mmap64(at, bytes, protection, kept, fd, offset);
+	bool fills = maker != MAPPING_BY_KERNEL && flags & MAP_POPULATE;
+	int kernel_flags = fills ? flags & ~MAP_POPULATE : flags;
+	if (maker != MAPPING_CACHED && flags & MAP_FIXED && mapping_touches(at, bytes))
+		address = mapping_map_over(&request, kernel_flags);
+	else if (maker != MAPPING_CACHED)
+		address = real.mmap64(at, bytes, protection, kernel_flags, fd, offset);
 	source_forget(address, bytes);
-	mapping_was_left(&request, by, address);
+	mapping_was_left(&request, maker, address);
 	if (fills && address != MAP_FAILED)
 		fill_begin(address, bytes);
 	return address;

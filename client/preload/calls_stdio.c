@@ -59,14 +59,14 @@ static bool read_is_large(size_t size, size_t n)
 static size_t stream_read(FILE *stream, char *to, size_t size, size_t n)
 {
 	int error = errno;
-	size_t bytes = size * n, done = 0;
+	size_t bytes = size * n, bytes_read = 0;
 
 	if (stream_may_be_served(stream))
-		done = stream_read_direct(stream, to, bytes);
+		bytes_read = stream_read_direct(stream, to, bytes);
 	errno = error;
-	if (done < bytes)
-		done += stream_read_real(stream, to + done, bytes - done);
-	return done / size;
+	if (bytes_read < bytes)
+		bytes_read += stream_read_real(stream, to + bytes_read, bytes - bytes_read);
+	return bytes_read / size;
 }
 
 static void stream_unlock(void *stream)

@@ -27,7 +27,7 @@ enum mapping_by { MAPPING_BY_KERNEL, MAPPING_PAGES, MAPPING_CACHED, MAPPING_SERV
 /* MAPPING_SERVED, MAPPING_CACHED: made, with the address, or with MAP_FAILED and errno. */
 enum mapping_by mapping_map(const struct mapping_request *request, void **address);
 /* A mapping by the kernel was made. */
-void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address);
+void mapping_was_left(const struct mapping_request *request, enum mapping_by maker, void *address);
 
 /* Makes the kernel's mapping over ranges (MAP_FIXED), with these flags: a recall at the same time
  * puts no memory over the new mapping. With the results of mmap. */
