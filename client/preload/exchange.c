@@ -15,67 +15,68 @@
  * the file. */
 #define PART_MIN 4
 
-static gpumem *lease_take(int fd, bool stores, bool writes, enum stats_left *why)
+static gpumem *lease_take(int fd, bool stores, bool writes, enum stats_left *reason)
 {
 	bool writable = false;
-	gpumem *file = access_lease(fd, stores ? ACCESS_STORES : ACCESS_LOADS, &writable, why);
+	gpumem *file = access_lease(fd, stores ? ACCESS_STORES : ACCESS_LOADS, &writable, reason);
 
 	if (!file || writable || !writes)
 		return file;
-	*why = LEFT_RIGHTS;
+	*reason = LEFT_RIGHTS;
 	gpumem_close(file);
 	return NULL;
 }
 
-struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *why)
+struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *reason)
 {
 	bool writes = range->protection & PROT_WRITE, stores = range->shared && writes;
-	struct mapping *made = calloc(1, sizeof(*made));
+	struct mapping *mapping = calloc(1, sizeof(*mapping));
 
-	*why = LEFT_FAILED;
-	if (made && identity_get(fd, &made->identity))
-		made->file = lease_take(fd, stores, writes, why);
-	if (made && made->file) {
-		made->storing = stores ? made->file : NULL;
-		return made;
+	*reason = LEFT_FAILED;
+	if (mapping && identity_get(fd, &mapping->identity))
+		mapping->file = lease_take(fd, stores, writes, reason);
+	if (mapping && mapping->file) {
+		mapping->storing = stores ? mapping->file : NULL;
+		return mapping;
 	}
-	free(made);
+	free(mapping);
 	return NULL;
 }
 
 gpumem *exchange_lease_to_store(int fd)
 {
-	enum stats_left why;
+	enum stats_left reason;
 
-	return lease_take(fd, true, true, &why);
+	return lease_take(fd, true, true, &reason);
 }
 
-bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *why)
+bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *reason)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
 
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	if (gpumem_get_info(mapping->file, &info) < 0)
 		return false;
 	mapping->on_gpu = info.kind == GPUMEM_FILE_DEVICE || info.kind == GPUMEM_FILE_VULKAN;
-	*why = LEFT_END_OF_FILE;
+	*reason = LEFT_END_OF_FILE;
 	return range->offset + range->bytes <= range_round_up(info.size);
 }
 
-bool exchange_pays(const struct mapping *mapping, const struct range *range, enum stats_left *why)
+bool exchange_pays(const struct mapping *mapping, const struct range *range,
+		   enum stats_left *reason)
 {
-	*why = LEFT_WINDOW;
+	*reason = LEFT_WINDOW;
 	return !mapping->on_gpu || range->bytes >= mapping->file->layout.size / PART_MIN ||
 	       range_is_direct_of(&mapping->identity);
 }
 
-int exchange_kernel(unsigned i, enum place_by by)
+int exchange_kernel(unsigned i, enum place_by method)
 {
 	const struct range *range = range_at(i);
 	struct slot_identity identity = range->of->identity;
 
 	if (!range->cached || range->torn) {
-		int rc = place_kernel(range, by);
+		int rc = place_kernel(range, method);
 
 		if (rc < 0)
 			return rc;

@@ -13,19 +13,20 @@
 /* Leases the file of fd as the range needs. NULL with the reason. Without the lock: before a lease
  * for stores the daemon waits for the answers of other processes, which may be waiting for this
  * one's. */
-struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *why);
+struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *reason);
 
 /* The same for a file whose memory is mapped already. NULL: the process may not store, or there is
  * no such lease. */
 gpumem *exchange_lease_to_store(int fd);
 
 /* Whether a leased file has all of the range. */
-bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *why);
+bool exchange_reaches(struct mapping *mapping, const struct range *range, enum stats_left *reason);
 /* Whether the range is worth the import of the file. */
-bool exchange_pays(const struct mapping *mapping, const struct range *range, enum stats_left *why);
+bool exchange_pays(const struct mapping *mapping, const struct range *range,
+		   enum stats_left *reason);
 
 /* Turns the i-th range into the kernel's mapping of the file, and removes it: 0 or -errno. */
-int exchange_kernel(unsigned i, enum place_by by);
+int exchange_kernel(unsigned i, enum place_by method);
 /* The same for all ranges of a file, as stores into its memory do not show in the kernel's pages.
  */
 int exchange_file_kernel(const struct slot_identity *identity);

@@ -30,10 +30,10 @@ static int pages_move(struct mapping *mapping, char *from, size_t bytes, char *t
 		return 0;
 	if (real.mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED)
 		return -errno;
-	char *held = place_reserve(from, bytes, MAP_FIXED_NOREPLACE);
-	if (held != MAP_FAILED && held != from)
-		real.munmap(held, bytes);
-	mapping->stuck = mapping->stuck || held != from;
+	char *reservation = place_reserve(from, bytes, MAP_FIXED_NOREPLACE);
+	if (reservation != MAP_FAILED && reservation != from)
+		real.munmap(reservation, bytes);
+	mapping->stuck = mapping->stuck || reservation != from;
 	return 0;
 }
 
@@ -99,13 +99,13 @@ static int kernel_map(int fd, void *argument)
 		   : 0;
 }
 
-int place_kernel(const struct range *range, enum place_by by)
+int place_kernel(const struct range *range, enum place_by method)
 {
 	int flags = range->shared && range->may_write ? O_RDWR : O_RDONLY;
 	struct range copy = *range;
 	char path[BENEATH_THROUGH_MAX];
 
-	if (by == PLACE_PRIVATE_TABLE)
+	if (method == PLACE_PRIVATE_TABLE)
 		return client_private_fd(range->of->file->fd, flags, kernel_map, &copy);
 	AUTO_CLOSE int fd = open(beneath_through(range->of->file->fd, path), flags | O_CLOEXEC);
 	return fd < 0 ? -errno : kernel_map(fd, &copy);

@@ -16,6 +16,6 @@ int place_direct(const struct range *range);
 /* Replaces the range by the kernel's mapping of the file, in one step. 0 or -errno. PLACE_IN_CHILD:
  * this thread opens the file, as a new child has no locks to lose. */
 enum place_by { PLACE_PRIVATE_TABLE, PLACE_IN_CHILD };
-int place_kernel(const struct range *range, enum place_by by);
+int place_kernel(const struct range *range, enum place_by method);
 
 #endif
