@@ -73,14 +73,14 @@ bool exchange_pays(const struct mapping *mapping, const struct range *range,
 int exchange_kernel(unsigned i, enum place_by method)
 {
 	const struct range *range = range_at(i);
-	struct slot_identity identity = range->of->identity;
+	struct slot_identity identity = range->mapping->identity;
 
 	if (!range->cached || range->torn) {
 		int rc = place_kernel(range, method);
 
 		if (rc < 0)
 			return rc;
-		file_stats_add(range->of->file->fd, MANNER_PAGE_CACHE, range->bytes);
+		file_stats_add(range->mapping->file->fd, MANNER_PAGE_CACHE, range->bytes);
 	}
 	range_remove(i);
 	range_refuse_file(&identity);
@@ -92,7 +92,7 @@ int exchange_file_kernel(const struct slot_identity *identity)
 	int rc = 0;
 
 	for (unsigned i = range_count(); rc == 0 && i-- > 0;)
-		if (slot_same(&range_at(i)->of->identity, identity))
+		if (slot_same(&range_at(i)->mapping->identity, identity))
 			rc = exchange_kernel(i, PLACE_PRIVATE_TABLE);
 	return rc;
 }
@@ -102,12 +102,12 @@ void exchange_direct(unsigned i)
 	struct range *range = range_at(i);
 	void *base;
 
-	if (gpumem_map_host(range->of->file, &base, NULL) == 0 && place_direct(range) == 0) {
+	if (gpumem_map_host(range->mapping->file, &base, NULL) == 0 && place_direct(range) == 0) {
 		range->cached = range->torn = false;
-		file_stats_add(range->of->file->fd, MANNER_IN_PLACE, range->bytes);
+		file_stats_add(range->mapping->file->fd, MANNER_IN_PLACE, range->bytes);
 		return;
 	}
-	struct slot_identity identity = range->of->identity;
+	struct slot_identity identity = range->mapping->identity;
 
 	range->torn = true;
 	exchange_file_kernel(&identity);
@@ -116,7 +116,7 @@ void exchange_direct(unsigned i)
 void exchange_all_direct(uint64_t device, uint64_t inode)
 {
 	for (unsigned i = range_count(); i-- > 0;) {
-		const struct slot_identity *identity = &range_at(i)->of->identity;
+		const struct slot_identity *identity = &range_at(i)->mapping->identity;
 
 		if (range_at(i)->cached && identity->device == device &&
 		    (!inode || identity->inode == inode))

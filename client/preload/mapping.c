@@ -131,10 +131,11 @@ static int range_map(struct range *range, const struct mapping_request *request,
 {
 	void *base;
 
-	if (!exchange_reaches(range->of, range, why) || !exchange_pays(range->of, range, why))
+	if (!exchange_reaches(range->mapping, range, why) ||
+	    !exchange_pays(range->mapping, range, why))
 		return -EAGAIN;
 	*why = LEFT_FAILED;
-	if (gpumem_map_host(range->of->file, &base, NULL) < 0 || range_reserve(3) < 0)
+	if (gpumem_map_host(range->mapping->file, &base, NULL) < 0 || range_reserve(3) < 0)
 		return -EAGAIN;
 	range->start = place_reserve(request->address, range->bytes, request->flags);
 	if (range->start == MAP_FAILED)
@@ -147,8 +148,8 @@ static int range_map(struct range *range, const struct mapping_request *request,
 			real.munmap(range->start, range->bytes);
 		return -EAGAIN;
 	}
-	if (!range->of->on_gpu)
-		gpumem_unmap_host(range->of->file);
+	if (!range->mapping->on_gpu)
+		gpumem_unmap_host(range->mapping->file);
 	range_add(range);
 	return 0;
 }
@@ -187,11 +188,11 @@ static bool leased_map(struct range *range, const struct mapping_request *reques
 
 	if (rc == 0) {
 		stats_serve(SERVED_MAP, range->bytes);
-		file_stats_add(range->of->file->fd, MANNER_IN_PLACE, range->bytes);
+		file_stats_add(range->mapping->file->fd, MANNER_IN_PLACE, range->bytes);
 		*address = range->start;
 		return true;
 	}
-	mapping_end(range->of);
+	mapping_end(range->mapping);
 	*address = MAP_FAILED;
 	errno = -rc;
 	return rc != -EAGAIN;
@@ -202,8 +203,8 @@ static bool file_map(const struct mapping_request *request, bool may_write, void
 {
 	struct range range = range_of(request, may_write);
 
-	range.of = range_lease(request->fd, &range, why);
-	if (!range.of)
+	range.mapping = range_lease(request->fd, &range, why);
+	if (!range.mapping)
 		return false;
 	RANGES_LOCKED();
 	return leased_map(&range, request, address, why);
@@ -257,13 +258,13 @@ static void pages_add(struct range *range, unsigned so_far)
 {
 	enum stats_left why;
 
-	if (!exchange_reaches(range->of, range, &why) || range_reserve(1) < 0) {
-		mapping_end(range->of);
+	if (!exchange_reaches(range->mapping, range, &why) || range_reserve(1) < 0) {
+		mapping_end(range->mapping);
 		return;
 	}
 	range->cached = true;
 	range_add(range);
-	if (!(range->of->file->layout.flags & GPUMEM_LAYOUT_DELEGATED) || recalls != so_far)
+	if (!(range->mapping->file->layout.flags & GPUMEM_LAYOUT_DELEGATED) || recalls != so_far)
 		exchange_direct(range_count() - 1);
 }
 
@@ -274,15 +275,15 @@ static void *pages_map(const struct mapping_request *request, bool may_write)
 	struct range range = range_of(request, may_write);
 	unsigned so_far = 0;
 
-	range.of = pages_lease(request, &range, &so_far);
+	range.mapping = pages_lease(request, &range, &so_far);
 	RANGES_LOCKED();
 	range.start = kernel_map(request, request->flags & ~MAP_POPULATE);
 	int error = errno;
 
-	if (range.of && range.start != MAP_FAILED)
+	if (range.mapping && range.start != MAP_FAILED)
 		pages_add(&range, so_far);
-	else if (range.of)
-		mapping_end(range.of);
+	else if (range.mapping)
+		mapping_end(range.mapping);
 	errno = error;
 	return range.start;
 }
@@ -317,7 +318,7 @@ static void file_yield_direct(const struct slot_identity *identity)
 {
 	RANGES_LOCKED();
 	for (unsigned i = range_count(); i-- > 0;)
-		if (!range_at(i)->cached && slot_same(&range_at(i)->of->identity, identity))
+		if (!range_at(i)->cached && slot_same(&range_at(i)->mapping->identity, identity))
 			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 }
 
@@ -383,7 +384,7 @@ static int ranges_yield(const char *start, size_t bytes)
 	int rc = 0;
 
 	while (rc == 0 && (range = range_touched(start, bytes))) {
-		struct slot_identity identity = range->of->identity;
+		struct slot_identity identity = range->mapping->identity;
 
 		rc = exchange_file_kernel(&identity);
 	}
@@ -407,9 +408,9 @@ static struct mapping *mapping_without_stores(const char *start, size_t bytes)
 	for (unsigned i = 0; i < range_count(); i++) {
 		const struct range *range = range_at(i);
 
-		if (range->shared && range->may_write && !range->of->storing &&
+		if (range->shared && range->may_write && !range->mapping->storing &&
 		    range_overlaps(range, start, bytes))
-			return range->of;
+			return range->mapping;
 	}
 	return NULL;
 }
@@ -499,7 +500,7 @@ int mapping_sync(void *address, size_t bytes, int flags)
 	stream_fence();
 	for (unsigned i = 0; i < range_count(); i++)
 		if (range_overlaps(range_at(i), address, range_round_up(bytes)))
-			gpumem_flush(range_at(i)->of->file);
+			gpumem_flush(range_at(i)->mapping->file);
 	if (valid && ranges_cover(address, range_round_up(bytes)))
 		return 0;
 	return real.msync(address, bytes, flags);
@@ -516,7 +517,7 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 	    .bytes = remap->new_bytes,
 	    .protection = range->protection,
 	    .flags = range->shared ? MAP_SHARED : MAP_PRIVATE,
-	    .fd = own_copy(range->of->file->fd),
+	    .fd = own_copy(range->mapping->file->fd),
 	    .offset = (off_t)(range->offset + (uint64_t)(remap->old - range->start)),
 	};
 	struct range longer = range_of(&request, range->may_write);
@@ -526,10 +527,10 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 	if (request.fd < 0)
 		return false;
 	ranges_unlock();
-	longer.of = range_lease(request.fd, &longer, &why);
+	longer.mapping = range_lease(request.fd, &longer, &why);
 	close(request.fd);
 	ranges_lock();
-	if (!longer.of || !leased_map(&longer, &request, address, &why)) {
+	if (!longer.mapping || !leased_map(&longer, &request, address, &why)) {
 		stats_leave(why);
 		return false;
 	}
@@ -609,9 +610,9 @@ void mapping_before_fork(void)
 	ranges_lock();
 	for (unsigned i = range_count(); i-- > 0;) {
 		const struct range *range = range_at(i);
-		struct slot_identity identity = range->of->identity;
+		struct slot_identity identity = range->mapping->identity;
 
-		if (range->of->on_gpu && range->shared && range->may_write)
+		if (range->mapping->on_gpu && range->shared && range->may_write)
 			exchange_file_kernel(&identity);
 		if (i > range_count())
 			i = range_count();
@@ -631,12 +632,12 @@ void mapping_forked(void)
 	ranges_forked();
 	RANGES_LOCKED();
 	for (unsigned i = range_count(); i-- > 0;) {
-		if (range_at(i)->of->on_gpu) {
+		if (range_at(i)->mapping->on_gpu) {
 			exchange_kernel(i, PLACE_IN_CHILD);
 			continue;
 		}
-		gpumem_get_info(range_at(i)->of->file, &info);
-		if (range_at(i)->of->storing)
-			gpumem_get_info(range_at(i)->of->storing, &info);
+		gpumem_get_info(range_at(i)->mapping->file, &info);
+		if (range_at(i)->mapping->storing)
+			gpumem_get_info(range_at(i)->mapping->storing, &info);
 	}
 }

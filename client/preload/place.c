@@ -67,8 +67,8 @@ static int gpu_pages_move(struct mapping *mapping, char *from, size_t bytes, cha
 
 int place_direct(const struct range *range)
 {
-	const struct client_layout *layout = &range->of->file->layout;
-	char *base = range->of->file->host.range.base;
+	const struct client_layout *layout = &range->mapping->file->layout;
+	char *base = range->mapping->file->host.range.base;
 	uint64_t end = range->offset + range->bytes;
 	int rc = 0;
 
@@ -80,8 +80,9 @@ int place_direct(const struct range *range)
 		if (from >= to)
 			continue;
 		char *at = range->start + (from - range->offset);
-		rc = range->of->on_gpu ? gpu_pages_move(range->of, base + from, to - from, at)
-				       : pages_move(range->of, base + from, to - from, at);
+		rc = range->mapping->on_gpu
+			 ? gpu_pages_move(range->mapping, base + from, to - from, at)
+			 : pages_move(range->mapping, base + from, to - from, at);
 	}
 	if (rc == 0 && real.mprotect(range->start, range->bytes, range->protection) < 0)
 		rc = -errno;
@@ -106,7 +107,8 @@ int place_kernel(const struct range *range, enum place_by method)
 	char path[BENEATH_THROUGH_MAX];
 
 	if (method == PLACE_PRIVATE_TABLE)
-		return client_private_fd(range->of->file->fd, flags, kernel_map, &copy);
-	AUTO_CLOSE int fd = open(beneath_through(range->of->file->fd, path), flags | O_CLOEXEC);
+		return client_private_fd(range->mapping->file->fd, flags, kernel_map, &copy);
+	AUTO_CLOSE int fd =
+	    open(beneath_through(range->mapping->file->fd, path), flags | O_CLOEXEC);
 	return fd < 0 ? -errno : kernel_map(fd, &copy);
 }

@@ -32,7 +32,7 @@ struct range *range_at(unsigned i)
 bool range_is_direct_of(const struct slot_identity *identity)
 {
 	for (unsigned i = 0; i < count; i++)
-		if (!ranges[i].cached && slot_same(&ranges[i].of->identity, identity))
+		if (!ranges[i].cached && slot_same(&ranges[i].mapping->identity, identity))
 			return true;
 	return false;
 }
@@ -108,7 +108,7 @@ void range_refuse_file(const struct slot_identity *identity)
 
 void range_add(const struct range *range)
 {
-	range->of->ranges++;
+	range->mapping->ranges++;
 	ranges[count++] = *range;
 }
 
@@ -130,7 +130,7 @@ void range_split(const char *address)
 
 void range_remove(unsigned i)
 {
-	struct mapping *mapping = ranges[i].of;
+	struct mapping *mapping = ranges[i].mapping;
 
 	ranges[i] = ranges[--count];
 	if (--mapping->ranges == 0)

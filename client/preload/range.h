@@ -26,7 +26,7 @@ struct range {
 	char *start;
 	size_t bytes; /* whole pages */
 	uint64_t offset;
-	struct mapping *of;
+	struct mapping *mapping;
 	int protection;
 	bool shared, may_write;
 	/* The kernel's mapping stands at the addresses, and shows the page cache, while the lease
