@@ -20,13 +20,13 @@
 #include "client/preload/recall.h"
 #include "common/cleanup.h"
 
-static bool wanted = true;
-static unsigned recalls; /* so many came; under the lock */
+static bool mapping_enabled = true;
+static unsigned n_recalls; /* so many came; under the lock */
 
 static void mapping_recall(uint64_t device, uint64_t inode)
 {
 	RANGES_LOCKED();
-	recalls++;
+	n_recalls++;
 	exchange_all_direct(device, inode);
 }
 
@@ -34,7 +34,7 @@ void mapping_start(void)
 {
 	const char *text = secure_getenv("GPUMEM_PRELOAD_MAP");
 
-	wanted = !text || strcmp(text, "0") != 0;
+	mapping_enabled = !text || strcmp(text, "0") != 0;
 	recall_start(mapping_recall);
 }
 
@@ -85,11 +85,11 @@ static int ranges_split(const char *start, size_t bytes)
 
 /* A small mapping of a file that has a direct mapping is made directly too: both mappings must show
  * each other's stores. */
-static bool request_is_for_kernel(const struct mapping_request *request, enum stats_left *why)
+static bool request_is_for_kernel(const struct mapping_request *request, enum stats_left *reason)
 {
 	struct slot_identity identity;
 
-	*why = LEFT_SMALL;
+	*reason = LEFT_SMALL;
 	if (!request_is_small(request) || !identity_get(request->fd, &identity))
 		return false;
 	RANGES_LOCKED();
@@ -99,42 +99,42 @@ static bool request_is_for_kernel(const struct mapping_request *request, enum st
 /* Loads through a BAR are slow: a mapping that is only read stays the kernel's, and copies from the
  * mapping to a GPU are served (source.h). */
 static bool request_is_slow(const struct mapping_request *request, enum access_kind kind,
-			    enum stats_left *why)
+			    enum stats_left *reason)
 {
 	struct slot_identity identity;
 
 	if (kind != ACCESS_GPU || request->protection & PROT_WRITE ||
 	    !identity_get(request->fd, &identity))
 		return false;
-	*why = LEFT_SLOW;
+	*reason = LEFT_SLOW;
 	RANGES_LOCKED();
 	return !range_is_direct_of(&identity);
 }
 
 /* Whether the mapping may be the file's memory itself, at once or later. */
 static enum mapping_by request_decide(const struct mapping_request *request, int mode,
-				      enum stats_left *why)
+				      enum stats_left *reason)
 {
-	if (!request_can_be_direct(request, mode, why) || request_is_for_kernel(request, why))
+	if (!request_can_be_direct(request, mode, reason) || request_is_for_kernel(request, reason))
 		return MAPPING_BY_KERNEL;
-	enum access_kind kind = access_kind(request->fd, why);
+	enum access_kind kind = access_kind(request->fd, reason);
 	if (kind == ACCESS_NONE)
 		return MAPPING_BY_KERNEL;
-	if (!request_is_slow(request, kind, why))
+	if (!request_is_slow(request, kind, reason))
 		return MAPPING_SERVED;
 	return request->flags & MAP_SHARED ? MAPPING_CACHED : MAPPING_PAGES;
 }
 
 /* Gives the range its addresses. -EAGAIN: the kernel should try. Under lock. */
 static int range_map(struct range *range, const struct mapping_request *request,
-		     enum stats_left *why)
+		     enum stats_left *reason)
 {
 	void *base;
 
-	if (!exchange_reaches(range->mapping, range, why) ||
-	    !exchange_pays(range->mapping, range, why))
+	if (!exchange_reaches(range->mapping, range, reason) ||
+	    !exchange_pays(range->mapping, range, reason))
 		return -EAGAIN;
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	if (gpumem_map_host(range->mapping->file, &base, NULL) < 0 || range_reserve(3) < 0)
 		return -EAGAIN;
 	range->start = place_reserve(request->address, range->bytes, request->flags);
@@ -171,20 +171,20 @@ static void file_end_pages(const struct slot_identity *identity)
 }
 
 /* A lease for the range. NULL with the reason. */
-static struct mapping *range_lease(int fd, const struct range *range, enum stats_left *why)
+static struct mapping *range_lease(int fd, const struct range *range, enum stats_left *reason)
 {
 	struct slot_identity identity;
 
 	if (range->shared && range->protection & PROT_WRITE && identity_get(fd, &identity))
 		file_end_pages(&identity);
-	return exchange_lease(fd, range, why);
+	return exchange_lease(fd, range, reason);
 }
 
 /* Under lock. Takes over the range's lease. False: the kernel should map the file. */
 static bool leased_map(struct range *range, const struct mapping_request *request, void **address,
-		       enum stats_left *why)
+		       enum stats_left *reason)
 {
-	int rc = range_map(range, request, why);
+	int rc = range_map(range, request, reason);
 
 	if (rc == 0) {
 		stats_serve(SERVED_MAP, range->bytes);
@@ -199,15 +199,15 @@ static bool leased_map(struct range *range, const struct mapping_request *reques
 }
 
 static bool file_map(const struct mapping_request *request, bool may_write, void **address,
-		     enum stats_left *why)
+		     enum stats_left *reason)
 {
 	struct range range = range_of(request, may_write);
 
-	range.mapping = range_lease(request->fd, &range, why);
+	range.mapping = range_lease(request->fd, &range, reason);
 	if (!range.mapping)
 		return false;
 	RANGES_LOCKED();
-	return leased_map(&range, request, address, why);
+	return leased_map(&range, request, address, reason);
 }
 
 /* A lease after which the pages of the kernel's mapping show the file's bytes until a recall. NULL:
@@ -216,15 +216,15 @@ static struct mapping *pages_lease(const struct mapping_request *request, const 
 				   unsigned *so_far)
 {
 	struct slot_identity identity;
-	enum stats_left why;
+	enum stats_left reason;
 
 	if (!identity_get(request->fd, &identity))
 		return NULL;
 	recall_listen(request->fd, identity.device);
 	ranges_lock();
-	*so_far = recalls;
+	*so_far = n_recalls;
 	ranges_unlock();
-	return exchange_lease(request->fd, range, &why);
+	return exchange_lease(request->fd, range, &reason);
 }
 
 /* Under lock. With MAP_FIXED the mapping may take the place of ranges. */
@@ -256,15 +256,15 @@ void *mapping_map_over(const struct mapping_request *request, int flags)
 /* Under lock. Counts the kernel's mapping as a range, unless its pages may be old by now. */
 static void pages_add(struct range *range, unsigned so_far)
 {
-	enum stats_left why;
+	enum stats_left reason;
 
-	if (!exchange_reaches(range->mapping, range, &why) || range_reserve(1) < 0) {
+	if (!exchange_reaches(range->mapping, range, &reason) || range_reserve(1) < 0) {
 		mapping_end(range->mapping);
 		return;
 	}
 	range->cached = true;
 	range_add(range);
-	if (!(range->mapping->file->layout.flags & GPUMEM_LAYOUT_DELEGATED) || recalls != so_far)
+	if (!(range->mapping->file->layout.flags & GPUMEM_LAYOUT_DELEGATED) || n_recalls != so_far)
 		exchange_direct(range_count() - 1);
 }
 
@@ -290,27 +290,27 @@ static void *pages_map(const struct mapping_request *request, bool may_write)
 
 enum mapping_by mapping_map(const struct mapping_request *request, void **address)
 {
-	enum stats_left why;
+	enum stats_left reason;
 	int error = errno;
 
-	if (!wanted || request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
+	if (!mapping_enabled || request->flags & MAP_ANONYMOUS || !slot_of(request->fd))
 		return MAPPING_BY_KERNEL;
 	INSIDE();
 	int mode = fcntl(request->fd, F_GETFL);
 	bool may_write = (mode & O_ACCMODE) == O_RDWR;
-	enum mapping_by by = request_decide(request, mode, &why);
+	enum mapping_by maker = request_decide(request, mode, &reason);
 	*address = NULL;
-	if (by == MAPPING_SERVED && !file_map(request, may_write, address, &why)) {
-		by = MAPPING_BY_KERNEL;
+	if (maker == MAPPING_SERVED && !file_map(request, may_write, address, &reason)) {
+		maker = MAPPING_BY_KERNEL;
 		*address = NULL;
 	}
-	if (by != MAPPING_SERVED)
-		stats_leave(why);
-	if (by == MAPPING_CACHED)
+	if (maker != MAPPING_SERVED)
+		stats_leave(reason);
+	if (maker == MAPPING_CACHED)
 		*address = pages_map(request, may_write);
 	if (*address != MAP_FAILED)
 		errno = error;
-	return by;
+	return maker;
 }
 
 /* Memory and the kernel's pages do not show each other's stores. */
@@ -322,7 +322,7 @@ static void file_yield_direct(const struct slot_identity *identity)
 			exchange_kernel(i, PLACE_PRIVATE_TABLE);
 }
 
-void mapping_was_left(const struct mapping_request *request, enum mapping_by by, void *address)
+void mapping_was_left(const struct mapping_request *request, enum mapping_by maker, void *address)
 {
 	struct slot_identity identity;
 	int error = errno;
@@ -332,11 +332,11 @@ void mapping_was_left(const struct mapping_request *request, enum mapping_by by,
 	bool file = !(request->flags & MAP_ANONYMOUS) && slot_of(request->fd);
 	INSIDE();
 	if (file && identity_get(request->fd, &identity)) {
-		if (by == MAPPING_BY_KERNEL && request->flags & MAP_SHARED)
+		if (maker == MAPPING_BY_KERNEL && request->flags & MAP_SHARED)
 			file_yield_direct(&identity);
 		slots_refuse(&identity);
 		file_stats_add(request->fd, MANNER_PAGE_CACHE, request->bytes);
-		source_add(request, &identity, address, by == MAPPING_CACHED);
+		source_add(request, &identity, address, maker == MAPPING_CACHED);
 	}
 	errno = error;
 }
@@ -492,8 +492,8 @@ static bool ranges_cover(const char *start, size_t bytes)
 
 int mapping_sync(void *address, size_t bytes, int flags)
 {
-	int known = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
-	bool valid = !(flags & ~known) && !(flags & MS_ASYNC && flags & MS_SYNC);
+	int known_flags = MS_ASYNC | MS_INVALIDATE | MS_SYNC;
+	bool valid = !(flags & ~known_flags) && !(flags & MS_ASYNC && flags & MS_SYNC);
 
 	INSIDE();
 	RANGES_LOCKED();
@@ -522,16 +522,16 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 	};
 	struct range longer = range_of(&request, range->may_write);
 	size_t old = range_round_up(remap->old_bytes);
-	enum stats_left why = LEFT_FAILED;
+	enum stats_left reason = LEFT_FAILED;
 
 	if (request.fd < 0)
 		return false;
 	ranges_unlock();
-	longer.mapping = range_lease(request.fd, &longer, &why);
+	longer.mapping = range_lease(request.fd, &longer, &reason);
 	close(request.fd);
 	ranges_lock();
-	if (!longer.mapping || !leased_map(&longer, &request, address, &why)) {
-		stats_leave(why);
+	if (!longer.mapping || !leased_map(&longer, &request, address, &reason)) {
+		stats_leave(reason);
 		return false;
 	}
 	if (*address != MAP_FAILED && ranges_split(remap->old, old) == 0 &&
@@ -542,15 +542,15 @@ static bool range_map_longer(const struct mapping_remap *remap, const struct ran
 
 static bool range_shrink(const struct mapping_remap *remap, void **address)
 {
-	size_t kept = range_round_up(remap->new_bytes), old = range_round_up(remap->old_bytes);
+	size_t new_bytes = range_round_up(remap->new_bytes), old = range_round_up(remap->old_bytes);
 
 	*address = remap->old;
-	if (kept == old)
+	if (new_bytes == old)
 		return true;
-	if (ranges_split(remap->old + kept, old - kept) < 0)
+	if (ranges_split(remap->old + new_bytes, old - new_bytes) < 0)
 		return false;
-	if (real.munmap(remap->old + kept, old - kept) == 0)
-		ranges_forget(remap->old + kept, old - kept);
+	if (real.munmap(remap->old + new_bytes, old - new_bytes) == 0)
+		ranges_forget(remap->old + new_bytes, old - new_bytes);
 	else
 		*address = MAP_FAILED;
 	return true;
@@ -597,10 +597,10 @@ bool mapping_yield(const struct slot_identity *identity)
 	if (range_count() == 0)
 		return false;
 	RANGES_LOCKED();
-	unsigned before = range_count();
+	unsigned n_ranges = range_count();
 
 	exchange_file_kernel(identity);
-	return range_count() != before;
+	return range_count() != n_ranges;
 }
 
 /* Memory that parent and child both write must stay shared, and a BAR mapping belongs to the
