@@ -65,48 +65,49 @@ static bool end_within_limit(uint64_t end)
 	       (limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur);
 }
 
-/* Under the slot's lock. Whether the window can serve the call; if not, *why has the reason. */
+/* Under the slot's lock. Whether the window can serve the call; if not, *reason says why. */
 static bool slot_may_read(const struct slot *slot, int mode, uint64_t end, size_t bytes,
-			  enum stats_left *why)
+			  enum stats_left *reason)
 {
 	if ((mode & O_ACCMODE) == O_WRONLY)
 		return false;
-	*why = LEFT_SLOW;
+	*reason = LEFT_SLOW;
 	if (slot->kind == ACCESS_GPU && bytes > BAR_READ_MAX)
 		return false;
-	*why = LEFT_GROWING;
+	*reason = LEFT_GROWING;
 	if (end > atomic_load(&slot->size) || end > slot->bytes)
 		return false;
-	*why = LEFT_TIMES;
+	*reason = LEFT_TIMES;
 	int64_t accessed = atomic_load(&((struct slot *)slot)->accessed), now = tick_now();
 	return accessed && now >= accessed && now - accessed < ACCESS_TICK_NS;
 }
 
 static bool slot_may_write(const struct slot *slot, int mode, uint64_t offset, uint64_t end,
-			   enum stats_left *why)
+			   enum stats_left *reason)
 {
-	*why = LEFT_RIGHTS;
+	*reason = LEFT_RIGHTS;
 	if ((mode & O_ACCMODE) == O_RDONLY || !slot->writable)
 		return false;
-	*why = LEFT_APPEND;
+	*reason = LEFT_APPEND;
 	if (mode & O_APPEND)
 		return false;
-	*why = LEFT_GROWING;
+	*reason = LEFT_GROWING;
 	return offset <= atomic_load(&slot->size) && end <= slot->bytes && end_within_limit(end);
 }
 
 static bool slot_may_serve(const struct slot *slot, const struct io_call *call, off_t offset,
-			   size_t bytes, enum stats_left *why)
+			   size_t bytes, enum stats_left *reason)
 {
 	int mode = fcntl(call->fd, F_GETFL);
 	uint64_t end;
 
-	*why = LEFT_GROWING;
+	*reason = LEFT_GROWING;
 	if (mode < 0 || mode & O_PATH || offset < 0 ||
 	    __builtin_add_overflow((uint64_t)offset, bytes, &end))
 		return false;
-	return call->direction == IO_READ ? slot_may_read(slot, mode, end, bytes, why)
-					  : slot_may_write(slot, mode, (uint64_t)offset, end, why);
+	return call->direction == IO_READ
+		   ? slot_may_read(slot, mode, end, bytes, reason)
+		   : slot_may_write(slot, mode, (uint64_t)offset, end, reason);
 }
 
 static void window_load(const struct slot *slot, const struct io_call *call, off_t offset)
@@ -291,20 +292,20 @@ static size_t call_stage(struct slot *slot, const struct io_call *call, off_t of
 
 /* As above. */
 static size_t call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
-			  enum stats_left *why)
+			  enum stats_left *reason)
 {
 	size_t some = call_stage(slot, call, offset, bytes);
 
-	if (some == 0 && slot->file && slot_may_serve(slot, call, offset, bytes, why) &&
+	if (some == 0 && slot->file && slot_may_serve(slot, call, offset, bytes, reason) &&
 	    window_move(slot, call, offset, bytes))
 		some = bytes;
 	return some;
 }
 
 static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t bytes,
-			   ssize_t *answer, enum stats_left *why)
+			   ssize_t *answer, enum stats_left *reason)
 {
-	*answer = (ssize_t)call_direct(slot, call, call->offset, bytes, why);
+	*answer = (ssize_t)call_direct(slot, call, call->offset, bytes, reason);
 	return *answer > 0;
 }
 
@@ -312,17 +313,17 @@ static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t
  * or another, gets the same range. From then on the bytes belong to that range, also if the kernel
  * moves them. */
 static bool call_at_position(struct slot *slot, const struct io_call *call, size_t bytes,
-			     ssize_t *answer, enum stats_left *why)
+			     ssize_t *answer, enum stats_left *reason)
 {
 	off_t now = lseek(call->fd, 0, SEEK_CUR);
 
 	if (!slot_may_stage(slot, call, now, bytes) &&
-	    !(slot->file && slot_may_serve(slot, call, now, bytes, why)))
+	    !(slot->file && slot_may_serve(slot, call, now, bytes, reason)))
 		return false;
 	off_t offset = lseek(call->fd, (off_t)bytes, SEEK_CUR) - (off_t)bytes;
 	if (offset < 0)
 		return false;
-	*answer = (ssize_t)call_direct(slot, call, offset, bytes, why);
+	*answer = (ssize_t)call_direct(slot, call, offset, bytes, reason);
 	bool direct = *answer > 0;
 	if (!direct)
 		*answer = call_by_kernel(call, offset);
@@ -332,20 +333,20 @@ static bool call_at_position(struct slot *slot, const struct io_call *call, size
 	if (*answer < (ssize_t)bytes)
 		lseek(call->fd, (*answer > 0 ? *answer : 0) - (off_t)bytes, SEEK_CUR);
 	if (!direct)
-		stats_leave(*why);
+		stats_leave(*reason);
 	errno = error;
 	return true;
 }
 
 static bool call_serve(struct slot *slot, const struct io_call *call, size_t bytes, ssize_t *answer)
 {
-	enum stats_left why = slot->refused ? slot->why : LEFT_WARMING;
+	enum stats_left reason = slot->refused ? slot->reason : LEFT_WARMING;
 
 	if ((slot->file || stage_is_for(slot) || readers_are_for(call, bytes)) &&
-	    (call->offset == IO_AT_POSITION ? call_at_position(slot, call, bytes, answer, &why)
-					    : call_at_offset(slot, call, bytes, answer, &why)))
+	    (call->offset == IO_AT_POSITION ? call_at_position(slot, call, bytes, answer, &reason)
+					    : call_at_offset(slot, call, bytes, answer, &reason)))
 		return true;
-	stats_leave(why);
+	stats_leave(reason);
 	return false;
 }
 

@@ -34,9 +34,9 @@ static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 	slot->identity = *identity;
 	slot->kind = ACCESS_NONE;
 	slot->refused = identity_is_cached(identity);
-	slot->why = LEFT_CACHED;
+	slot->reason = LEFT_CACHED;
 	atomic_store(&slot->used, 0);
-	atomic_store(&slot->wanted, slot->refused ? UINT64_MAX : window_use_first());
+	atomic_store(&slot->next_attempt, slot->refused ? UINT64_MAX : window_use_first());
 	slots_times_set();
 }
 
@@ -180,7 +180,7 @@ static bool slot_enter_alone(struct slot *slot, int fd)
 
 void slot_look(struct slot *slot, int fd)
 {
-	if (slot->kind != ACCESS_NONE || atomic_load(&slot->wanted) == UINT64_MAX)
+	if (slot->kind != ACCESS_NONE || atomic_load(&slot->next_attempt) == UINT64_MAX)
 		return;
 	int error = errno;
 	INSIDE();
@@ -197,7 +197,7 @@ void slot_used(struct slot *slot, int fd, uint64_t bytes, uint64_t end)
 	uint64_t used = atomic_fetch_add(&slot->used, weight) + weight;
 	int error = errno;
 
-	if (used < atomic_load(&slot->wanted) || end <= atomic_load(&slot->reach))
+	if (used < atomic_load(&slot->next_attempt) || end <= atomic_load(&slot->reach))
 		return;
 	INSIDE();
 	if (slot_enter_alone(slot, fd)) {
@@ -248,7 +248,7 @@ bool slots_yield(const struct slot_identity *identity)
 		pthread_rwlock_wrlock(&slot->lock);
 		if (slot->file && (!identity || slot_same(identity, &slot->identity))) {
 			window_close(slot);
-			atomic_store(&slot->wanted,
+			atomic_store(&slot->next_attempt,
 				     atomic_load(&slot->used) + WINDOW_PAUSE * WINDOW_CALL_WEIGHT);
 			had = true;
 		}
@@ -268,8 +268,8 @@ void slots_refuse(const struct slot_identity *identity)
 		if (identity_is_cached(&slot->identity)) {
 			window_close(slot);
 			slot->refused = true;
-			slot->why = LEFT_CACHED;
-			atomic_store(&slot->wanted, UINT64_MAX);
+			slot->reason = LEFT_CACHED;
+			atomic_store(&slot->next_attempt, UINT64_MAX);
 		}
 		pthread_rwlock_unlock(&slot->lock);
 	}

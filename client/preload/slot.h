@@ -26,17 +26,17 @@ struct slot {
 	char *base;
 	size_t bytes; /* mapped, from offset 0 */
 	bool writable;
-	bool refused; /* the file never gets a window, for the reason in why */
-	enum stats_left why;
+	bool refused;		/* the file never gets a window */
+	enum stats_left reason; /* of refused */
 	/* Without a lock. */
 	_Atomic enum access_kind kind; /* ACCESS_NONE: not known yet */
 	atomic_uint descriptors;       /* known descriptors of the file */
 	atomic_uint_fast64_t size; /* lower bound of the file's size: a leased file cannot shrink */
-	atomic_uint_fast64_t reach;   /* kernel calls below this offset need no other window */
-	atomic_uint_fast64_t used;    /* bytes that the kernel moved; small calls count for more */
-	atomic_uint_fast64_t wanted;  /* the value of used for the next attempt at a window */
-	atomic_int_fast64_t written;  /* the tick of the last change of mtime; 0: long ago */
-	atomic_int_fast64_t accessed; /* the same for atime */
+	atomic_uint_fast64_t reach; /* kernel calls below this offset need no other window */
+	atomic_uint_fast64_t used;  /* bytes that the kernel moved; small calls count for more */
+	atomic_uint_fast64_t next_attempt; /* the value of used for the next attempt at a window */
+	atomic_int_fast64_t written;	   /* the tick of the last change of mtime; 0: long ago */
+	atomic_int_fast64_t accessed;	   /* the same for atime */
 };
 
 void slots_start(void);

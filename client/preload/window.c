@@ -43,11 +43,11 @@ static uint64_t staging_worth(void)
 	return after != UINT64_MAX ? after : STAGE_USE;
 }
 
-static void window_refuse(struct slot *slot, enum stats_left why)
+static void window_refuse(struct slot *slot, enum stats_left reason)
 {
 	slot->refused = true;
-	slot->why = why;
-	atomic_store(&slot->wanted, UINT64_MAX);
+	slot->reason = reason;
+	atomic_store(&slot->next_attempt, UINT64_MAX);
 }
 
 /* Tries again when the kernel has moved as many bytes once more. */
@@ -55,7 +55,7 @@ static void window_retry_later(struct slot *slot)
 {
 	uint64_t used = atomic_load(&slot->used);
 
-	atomic_store(&slot->wanted, 2 * used);
+	atomic_store(&slot->next_attempt, 2 * used);
 }
 
 /* A lease fills holes, and allocates separate memory for small files: some reads do not justify
@@ -84,11 +84,11 @@ static bool window_take_mapping(struct slot *slot)
 
 static void window_open(struct slot *slot, int fd)
 {
-	enum stats_left why;
+	enum stats_left reason;
 
-	slot->file = access_lease(fd, ACCESS_TIMED, &slot->writable, &why);
+	slot->file = access_lease(fd, ACCESS_TIMED, &slot->writable, &reason);
 	if (!slot->file) {
-		window_refuse(slot, why);
+		window_refuse(slot, reason);
 		return;
 	}
 	if (!window_take_mapping(slot)) {
@@ -115,12 +115,12 @@ static void window_grow(struct slot *slot)
 
 bool window_look(struct slot *slot, int fd)
 {
-	enum stats_left why;
+	enum stats_left reason;
 
 	if (slot->kind == ACCESS_NONE && !slot->refused) {
-		slot->kind = access_kind(fd, &why);
+		slot->kind = access_kind(fd, &reason);
 		if (slot->kind == ACCESS_NONE)
-			window_refuse(slot, why);
+			window_refuse(slot, reason);
 	}
 	return !slot->refused;
 }
@@ -139,9 +139,9 @@ void window_follow(struct slot *slot, int fd, uint64_t end)
 		stages = false;
 	}
 	if (!slot->file && used < window_worth(slot)) {
-		atomic_store(&slot->wanted, stages && staging_worth() < window_worth(slot)
-						? staging_worth()
-						: window_worth(slot));
+		atomic_store(&slot->next_attempt, stages && staging_worth() < window_worth(slot)
+						      ? staging_worth()
+						      : window_worth(slot));
 		return;
 	}
 	if (!file_fits(fd)) {
