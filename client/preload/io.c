@@ -133,8 +133,8 @@ static bool window_store_system(const struct slot *slot, const char *from, size_
 		const struct client_chunk *chunk = &layout->chunks[i];
 		if (offset >= chunk->offset + chunk->bytes)
 			continue;
-		uint64_t left = chunk->offset + chunk->bytes - offset;
-		size_t part = left < bytes ? left : bytes;
+		uint64_t remaining = chunk->offset + chunk->bytes - offset;
+		size_t part = remaining < bytes ? remaining : bytes;
 		if (real.pwrite64(chunk->fd, from, part, (off_t)(offset - chunk->offset)) !=
 		    (ssize_t)part)
 			return false;
@@ -147,20 +147,20 @@ static bool window_store_system(const struct slot *slot, const char *from, size_
 
 static bool window_store(const struct slot *slot, const struct io_call *call, off_t offset)
 {
-	bool done = true;
+	bool stored = true;
 
-	for (int i = 0; done && i < call->n_parts; offset += (off_t)call->parts[i++].iov_len) {
+	for (int i = 0; stored && i < call->n_parts; offset += (off_t)call->parts[i++].iov_len) {
 		const void *from = call->parts[i].iov_base;
 		size_t bytes = call->parts[i].iov_len;
 		if (slot->kind == ACCESS_GPU)
 			stream_store(slot->base + offset, from, bytes);
 		else if (bytes >= SYSTEM_CALL_MIN)
-			done = window_store_system(slot, from, bytes, (uint64_t)offset);
+			stored = window_store_system(slot, from, bytes, (uint64_t)offset);
 		else
 			memcpy(slot->base + offset, from, bytes);
 	}
 	stream_fence();
-	return done;
+	return stored;
 }
 
 static const char *call_last_byte(const struct io_call *call)
@@ -277,29 +277,29 @@ static bool call_move(const struct slot *slot, const struct io_call *call, off_t
 /* The number of bytes moved; 0: none. */
 static size_t call_stage(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes)
 {
-	size_t some = slot_may_stage(slot, call, offset, bytes);
+	size_t staged = slot_may_stage(slot, call, offset, bytes);
 
-	if (some == 0 || !call_move(slot, call, offset, some))
+	if (staged == 0 || !call_move(slot, call, offset, staged))
 		return 0;
 	atomic_store(&slot->accessed, call->direction == IO_READ ? tick_now() : 0);
 	if (call->direction == IO_WRITE)
 		atomic_store(&slot->written, tick_now());
 	if (call->direction == IO_WRITE && slot->file)
-		value_raise(&slot->size, (uint64_t)offset + some);
-	call_count(call, some);
-	return some;
+		value_raise(&slot->size, (uint64_t)offset + staged);
+	call_count(call, staged);
+	return staged;
 }
 
 /* As above. */
 static size_t call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
 			  enum stats_left *reason)
 {
-	size_t some = call_stage(slot, call, offset, bytes);
+	size_t moved = call_stage(slot, call, offset, bytes);
 
-	if (some == 0 && slot->file && slot_may_serve(slot, call, offset, bytes, reason) &&
+	if (moved == 0 && slot->file && slot_may_serve(slot, call, offset, bytes, reason) &&
 	    window_move(slot, call, offset, bytes))
-		some = bytes;
-	return some;
+		moved = bytes;
+	return moved;
 }
 
 static bool call_at_offset(struct slot *slot, const struct io_call *call, size_t bytes,

@@ -21,7 +21,7 @@
 #include "common/cleanup.h"
 
 static bool mapping_enabled = true;
-static unsigned n_recalls; /* so many came; under the lock */
+static unsigned n_recalls; /* under the lock of the ranges */
 
 static void mapping_recall(uint64_t device, uint64_t inode)
 {
