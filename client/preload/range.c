@@ -11,17 +11,17 @@
 /* Files that wait for slots_refuse: more are refused at once. */
 #define REFUSED_MAX 16
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
+static pthread_mutex_t range_lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
 static struct range *ranges;
-static atomic_uint count; /* also read without the lock */
-static unsigned room;
-static struct mapping *ended;
-static struct slot_identity refused[REFUSED_MAX];
+static atomic_uint n_ranges; /* also read without the lock */
+static unsigned range_capacity;
+static struct mapping *ended_mappings;
+static struct slot_identity refused_files[REFUSED_MAX];
 static unsigned n_refused;
 
 unsigned range_count(void)
 {
-	return atomic_load_explicit(&count, memory_order_relaxed);
+	return atomic_load_explicit(&n_ranges, memory_order_relaxed);
 }
 
 struct range *range_at(unsigned i)
@@ -31,7 +31,7 @@ struct range *range_at(unsigned i)
 
 bool range_is_direct_of(const struct slot_identity *identity)
 {
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < n_ranges; i++)
 		if (!ranges[i].cached && slot_same(&ranges[i].mapping->identity, identity))
 			return true;
 	return false;
@@ -39,20 +39,20 @@ bool range_is_direct_of(const struct slot_identity *identity)
 
 int range_reserve(unsigned n)
 {
-	if (count + n <= room)
+	if (n_ranges + n <= range_capacity)
 		return 0;
-	unsigned wanted = 2 * (count + n);
-	struct range *more = realloc(ranges, wanted * sizeof(*more));
-	if (!more)
+	unsigned new_capacity = 2 * (n_ranges + n);
+	struct range *new_ranges = realloc(ranges, new_capacity * sizeof(*new_ranges));
+	if (!new_ranges)
 		return -ENOMEM;
-	ranges = more;
-	room = wanted;
+	ranges = new_ranges;
+	range_capacity = new_capacity;
 	return 0;
 }
 
 void ranges_lock(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&range_lock);
 }
 
 static void mapping_free(struct mapping *mapping)
@@ -67,14 +67,14 @@ static void mapping_free(struct mapping *mapping)
 void ranges_unlock(void)
 {
 	struct slot_identity files[REFUSED_MAX];
-	struct mapping *mapping = ended, *next;
+	struct mapping *mapping = ended_mappings, *next;
 	unsigned n = n_refused;
 	int error = errno;
 
-	memcpy(files, refused, n * sizeof(*files));
-	ended = NULL;
+	memcpy(files, refused_files, n * sizeof(*files));
+	ended_mappings = NULL;
 	n_refused = 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&range_lock);
 	while (n)
 		slots_refuse(&files[--n]);
 	for (; mapping; mapping = next) {
@@ -86,22 +86,22 @@ void ranges_unlock(void)
 
 void ranges_forked(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&range_lock, NULL);
 }
 
 void mapping_end(struct mapping *mapping)
 {
-	mapping->next = ended;
-	ended = mapping;
+	mapping->next = ended_mappings;
+	ended_mappings = mapping;
 }
 
 void range_refuse_file(const struct slot_identity *identity)
 {
 	for (unsigned i = 0; i < n_refused; i++)
-		if (slot_same(&refused[i], identity))
+		if (slot_same(&refused_files[i], identity))
 			return;
 	if (n_refused < REFUSED_MAX)
-		refused[n_refused++] = *identity;
+		refused_files[n_refused++] = *identity;
 	else
 		slots_refuse(identity);
 }
@@ -109,12 +109,12 @@ void range_refuse_file(const struct slot_identity *identity)
 void range_add(const struct range *range)
 {
 	range->mapping->ranges++;
-	ranges[count++] = *range;
+	ranges[n_ranges++] = *range;
 }
 
 void range_split(const char *address)
 {
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < n_ranges; i++) {
 		struct range *range = &ranges[i];
 		if (address <= range->start || address >= range->start + range->bytes)
 			continue;
@@ -132,7 +132,7 @@ void range_remove(unsigned i)
 {
 	struct mapping *mapping = ranges[i].mapping;
 
-	ranges[i] = ranges[--count];
+	ranges[i] = ranges[--n_ranges];
 	if (--mapping->ranges == 0)
 		mapping_end(mapping);
 }
