@@ -22,14 +22,14 @@
 #define PROCESSORS_PER_THREAD 2
 #define PIECE		      (1UL << 20)
 
-static unsigned threads; /* GPUMEM_PRELOAD_READERS, or for this machine */
+static unsigned n_threads; /* GPUMEM_PRELOAD_READERS, or for this machine */
 
 struct reading {
 	int fd;
 	char *to;
 	off_t offset;
 	size_t bytes;
-	atomic_size_t taken; /* bytes that threads have taken */
+	atomic_size_t bytes_taken; /* by threads */
 	atomic_bool failed;
 };
 
@@ -39,18 +39,18 @@ void readers_start(void)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (processors >= PROCESSORS_MIN)
-		threads = processors / PROCESSORS_PER_THREAD < THREADS
-			      ? (unsigned)processors / PROCESSORS_PER_THREAD
-			      : THREADS;
+		n_threads = processors / PROCESSORS_PER_THREAD < THREADS
+				? (unsigned)processors / PROCESSORS_PER_THREAD
+				: THREADS;
 	if (!text || *text < '0' || *text > '9')
 		return;
-	unsigned long asked = strtoul(text, NULL, 10);
-	threads = asked < THREADS_MAX ? (unsigned)asked : THREADS_MAX;
+	unsigned long requested = strtoul(text, NULL, 10);
+	n_threads = requested < THREADS_MAX ? (unsigned)requested : THREADS_MAX;
 }
 
 bool readers_are_for(const struct io_call *call, size_t bytes)
 {
-	return threads > 1 && call->direction == IO_READ && call->n_parts == 1 &&
+	return n_threads > 1 && call->direction == IO_READ && call->n_parts == 1 &&
 	       bytes >= READERS_CALL_MIN;
 }
 
@@ -59,8 +59,9 @@ static void reading_run(struct reading *reading)
 	size_t at;
 
 	while (!atomic_load(&reading->failed) &&
-	       (at = atomic_fetch_add(&reading->taken, PIECE)) < reading->bytes) {
-		size_t left = reading->bytes - at, piece = left < PIECE ? left : PIECE;
+	       (at = atomic_fetch_add(&reading->bytes_taken, PIECE)) < reading->bytes) {
+		size_t remaining = reading->bytes - at,
+		       piece = remaining < PIECE ? remaining : PIECE;
 		if (real.pread64(reading->fd, reading->to + at, piece,
 				 reading->offset + (off_t)at) != (ssize_t)piece)
 			atomic_store(&reading->failed, true);
@@ -78,16 +79,16 @@ bool readers_move(const struct io_call *call, off_t offset, size_t bytes)
 {
 	struct reading reading = {
 	    .fd = call->fd, .to = call->parts[0].iov_base, .offset = offset, .bytes = bytes};
-	pthread_t others[THREADS_MAX];
+	pthread_t helpers[THREADS_MAX];
 	unsigned started = 0;
 	int error = errno;
 
-	while (started + 1 < threads &&
-	       client_private_fd_thread(&others[started], reading_main, &reading) == 0)
+	while (started + 1 < n_threads &&
+	       client_private_fd_thread(&helpers[started], reading_main, &reading) == 0)
 		started++;
 	reading_run(&reading);
 	while (started)
-		pthread_join(others[--started], NULL);
+		pthread_join(helpers[--started], NULL);
 	errno = error;
 	return !atomic_load(&reading.failed);
 }

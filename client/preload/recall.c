@@ -27,7 +27,7 @@ struct listener {
 	int fd; /* the library's; -1: does not listen. The thread closes fd, or a child of fork */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of listeners */
+static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct listener listeners[LISTENERS_MAX] = {[0 ... LISTENERS_MAX - 1] = {.fd = -1}};
 static void (*on_recall)(uint64_t device, uint64_t inode);
 
@@ -49,7 +49,7 @@ static int notice_receive(int fd, struct gpumem_msg_notice *notice)
 	return n <= 0 ? -EPIPE : client_answer_notice(packet, (size_t)n, notice);
 }
 
-/* Under lock. Over the connection come recalls. False: there is none. */
+/* Under listeners_lock. Over the connection come recalls. False: there is none. */
 static bool listener_connect(struct listener *listener, int file)
 {
 	struct gpumem_msg_listen request = {.flags = GPUMEM_LISTEN_RECALL};
@@ -69,7 +69,7 @@ static bool listener_connect(struct listener *listener, int file)
 	       setsockopt(listener->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof(forever)) == 0;
 }
 
-/* Under lock. */
+/* Under listeners_lock. */
 static void listener_close(struct listener *listener)
 {
 	if (listener->fd >= 0)
@@ -97,14 +97,14 @@ static void *listener_main(void *pointer)
 		notice_answer(listener->fd, notice.header.request);
 	}
 	/* No further recalls come. */
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&listeners_lock);
 	listener_close(listener);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&listeners_lock);
 	on_recall(device, 0);
 	return NULL;
 }
 
-/* Under lock. */
+/* Under listeners_lock. */
 static struct listener *listener_find(uint64_t device)
 {
 	struct listener *free = NULL;
@@ -122,7 +122,7 @@ bool recall_listen(int fd, uint64_t device)
 {
 	pthread_t thread;
 
-	scoped_lock(&lock);
+	scoped_lock(&listeners_lock);
 	struct listener *listener = listener_find(device);
 
 	if (!listener || listener->fd >= 0)
@@ -139,7 +139,7 @@ bool recall_listen(int fd, uint64_t device)
 
 void recall_forked(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&listeners_lock, NULL);
 	for (unsigned i = 0; i < LISTENERS_MAX; i++)
 		listener_close(&listeners[i]);
 }
