@@ -18,35 +18,36 @@
  * move large pieces, the kernel serves so many calls. */
 #define CROWD_CALLS 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the staging memory */
+static pthread_mutex_t staging_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_staging staging = CLIENT_STAGING_NONE;
-static uint64_t device;	     /* of the staging memory; set once, before opened */
-static atomic_bool opened;   /* the staging memory is open */
-static atomic_bool tried;    /* stage_open was called */
-static atomic_uint crowding; /* number of calls left to the kernel */
+static uint64_t staging_device; /* set once, before is_staging_open */
+static atomic_bool is_staging_open;
+static atomic_bool was_open_tried; /* stage_open was called */
+static atomic_uint n_kernel_calls; /* number of calls left to the kernel */
 
 bool stage_was_tried(void)
 {
-	return atomic_load(&tried);
+	return atomic_load(&was_open_tried);
 }
 
 bool stage_is_for(const struct slot *slot)
 {
-	return atomic_load_explicit(&opened, memory_order_acquire) &&
-	       slot->identity.device == device;
+	return atomic_load_explicit(&is_staging_open, memory_order_acquire) &&
+	       slot->identity.device == staging_device;
 }
 
 void stage_open(const struct slot *slot, int fd)
 {
-	if (atomic_exchange(&tried, true) || client_staging_open(fd, STAGE_BYTES, &staging) < 0)
+	if (atomic_exchange(&was_open_tried, true) ||
+	    client_staging_open(fd, STAGE_BYTES, &staging) < 0)
 		return;
 	if (client_staging_touch(&staging, 0, STAGE_BYTES) < 0) {
 		client_staging_close(&staging);
 		return;
 	}
 	staging.fd = own_adopt(staging.fd);
-	device = slot->identity.device;
-	atomic_store(&opened, staging.fd >= 0);
+	staging_device = slot->identity.device;
+	atomic_store(&is_staging_open, staging.fd >= 0);
 }
 
 /* Copies between the parts of a call, from the byte at of the call on, and the staging memory. */
@@ -75,18 +76,18 @@ static void stage_copy_parts(const struct io_call *call, size_t at, size_t bytes
 /* After a short copy the kernel repeats the whole call, and gives the program its answer. */
 static bool stage_move_parts(const struct io_call *call, off_t offset, size_t bytes)
 {
-	for (size_t done = 0, step; done < bytes; done += step) {
-		uint64_t at = (uint64_t)offset + done;
+	for (size_t bytes_moved = 0, step; bytes_moved < bytes; bytes_moved += step) {
+		uint64_t at = (uint64_t)offset + bytes_moved;
 		ssize_t n;
 
-		step = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+		step = bytes - bytes_moved < STAGE_BYTES ? bytes - bytes_moved : STAGE_BYTES;
 		if (call->direction == IO_WRITE) {
-			stage_copy_parts(call, done, step);
+			stage_copy_parts(call, bytes_moved, step);
 			n = client_staging_put(&staging, 0, call->fd, at, step);
 		} else {
 			n = client_staging_get(&staging, 0, call->fd, at, step);
 			if (n == (ssize_t)step)
-				stage_copy_parts(call, done, step);
+				stage_copy_parts(call, bytes_moved, step);
 		}
 		if (n != (ssize_t)step)
 			return false;
@@ -96,31 +97,31 @@ static bool stage_move_parts(const struct io_call *call, off_t offset, size_t by
 
 static bool stage_is_crowded(void)
 {
-	unsigned left = atomic_load(&crowding);
+	unsigned n_left = atomic_load(&n_kernel_calls);
 
-	return left && atomic_compare_exchange_strong(&crowding, &left, left - 1);
+	return n_left && atomic_compare_exchange_strong(&n_kernel_calls, &n_left, n_left - 1);
 }
 
 bool stage_move(const struct io_call *call, off_t offset, size_t bytes)
 {
 	if (stage_is_crowded())
 		return false;
-	if (pthread_mutex_trylock(&lock) != 0) {
-		atomic_store(&crowding, CROWD_CALLS);
+	if (pthread_mutex_trylock(&staging_lock) != 0) {
+		atomic_store(&n_kernel_calls, CROWD_CALLS);
 		return false;
 	}
 	int error = errno;
 	bool moved = stage_move_parts(call, offset, bytes);
 	errno = error;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&staging_lock);
 	return moved;
 }
 
 /* The staging memory belongs to the parent. */
 void stage_forked(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	if (atomic_exchange(&opened, false))
+	pthread_mutex_init(&staging_lock, NULL);
+	if (atomic_exchange(&is_staging_open, false))
 		client_staging_close(&staging);
-	atomic_store(&tried, false);
+	atomic_store(&was_open_tried, false);
 }

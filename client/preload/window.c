@@ -9,8 +9,9 @@
 #include "client/preload/stage.h"
 #include "common/clock.h"
 
-static uint64_t after = UINT64_MAX; /* GPUMEM_PRELOAD_AFTER; UINT64_MAX: use the defaults */
-static atomic_bool opened;	    /* a way to a BAR is open in this process */
+static uint64_t configured_use =
+    UINT64_MAX;			/* GPUMEM_PRELOAD_AFTER; UINT64_MAX: use the defaults */
+static atomic_bool is_bar_open; /* a way to a BAR is open in this process */
 
 void window_start(void)
 {
@@ -21,26 +22,26 @@ void window_start(void)
 		return;
 	unsigned long long bytes = strtoull(text, &end, 10);
 	if (!*end)
-		after = bytes;
+		configured_use = bytes;
 }
 
 uint64_t window_use_first(void)
 {
-	return after < WINDOW_USE_FIRST ? after : WINDOW_USE_FIRST;
+	return configured_use < WINDOW_USE_FIRST ? configured_use : WINDOW_USE_FIRST;
 }
 
 static uint64_t window_worth(const struct slot *slot)
 {
-	if (after != UINT64_MAX)
-		return after;
+	if (configured_use != UINT64_MAX)
+		return configured_use;
 	if (slot->kind == ACCESS_SIMULATED)
 		return WINDOW_USE_FIRST;
-	return atomic_load(&opened) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
+	return atomic_load(&is_bar_open) ? WINDOW_USE_GPU : WINDOW_USE_OPEN;
 }
 
 static uint64_t staging_worth(void)
 {
-	return after != UINT64_MAX ? after : STAGE_USE;
+	return configured_use != UINT64_MAX ? configured_use : STAGE_USE;
 }
 
 static void window_refuse(struct slot *slot, enum stats_left reason)
@@ -97,7 +98,7 @@ static void window_open(struct slot *slot, int fd)
 		return;
 	}
 	if (slot->kind == ACCESS_GPU)
-		atomic_store(&opened, true);
+		atomic_store(&is_bar_open, true);
 }
 
 /* A mapping without room behind it is replaced by a new mapping elsewhere. */
