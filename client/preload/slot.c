@@ -16,19 +16,19 @@
 enum { UNKNOWN, OTHER, FIRST };
 _Static_assert(FIRST + SLOTS <= UINT8_MAX, "a descriptor's slot is kept in a byte");
 
-static atomic_uchar classes[DESCRIPTORS_MAX];
+static atomic_uchar fd_classes[DESCRIPTORS_MAX];
 static struct slot slots[SLOTS];
-static atomic_uint n_slots;	  /* slots used so far */
-static pthread_mutex_t assigning; /* held to give files to slots */
+static atomic_uint n_slots;		/* slots used so far */
+static pthread_mutex_t assignment_lock; /* held to give files to slots */
 
 void slots_start(void)
 {
-	pthread_mutex_init(&assigning, NULL);
+	pthread_mutex_init(&assignment_lock, NULL);
 	for (unsigned i = 0; i < SLOTS; i++)
 		pthread_rwlock_init(&slots[i].lock, NULL);
 }
 
-/* Under assigning and the slot's lock. */
+/* Under assignment_lock and the slot's lock. */
 static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 {
 	slot->identity = *identity;
@@ -40,7 +40,7 @@ static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 	slots_times_set();
 }
 
-/* Under assigning. Finds or takes the file's slot, and counts one more descriptor. */
+/* Under assignment_lock. Finds or takes the file's slot, and counts one more descriptor. */
 static struct slot *slot_find(const struct slot_identity *identity)
 {
 	unsigned n = atomic_load(&n_slots);
@@ -71,10 +71,10 @@ static struct slot *slot_find(const struct slot_identity *identity)
 static struct {
 	uint64_t number;
 	bool may_be;
-} devices[DEVICES_MAX]; /* under assigning */
+} devices[DEVICES_MAX]; /* under assignment_lock */
 static unsigned n_devices;
 
-/* Under assigning. */
+/* Under assignment_lock. */
 static bool device_may_be(int fd, uint64_t device)
 {
 	for (unsigned i = 0; i < n_devices; i++)
@@ -87,14 +87,14 @@ static bool device_may_be(int fd, uint64_t device)
 	return verdict;
 }
 
-/* Under assigning. */
+/* Under assignment_lock. */
 static struct slot *file_classify(int fd, const struct slot_identity *identity)
 {
 	struct slot *slot = device_may_be(fd, identity->device) ? slot_find(identity) : NULL;
 	unsigned char unknown = UNKNOWN;
 	unsigned char class = slot ? (unsigned char)(FIRST + (slot - slots)) : OTHER;
 
-	if (!atomic_compare_exchange_strong(&classes[fd], &unknown, class) && slot)
+	if (!atomic_compare_exchange_strong(&fd_classes[fd], &unknown, class) && slot)
 		atomic_fetch_sub(&slot->descriptors, 1);
 	return slot;
 }
@@ -106,13 +106,13 @@ static struct slot *fd_classify(int fd)
 	unsigned char unknown = UNKNOWN;
 
 	if (!identity_get(fd, &identity)) {
-		atomic_compare_exchange_strong(&classes[fd], &unknown, OTHER);
+		atomic_compare_exchange_strong(&fd_classes[fd], &unknown, OTHER);
 		return NULL;
 	}
-	if (pthread_mutex_trylock(&assigning) != 0)
+	if (pthread_mutex_trylock(&assignment_lock) != 0)
 		return NULL;
 	struct slot *slot = file_classify(fd, &identity);
-	pthread_mutex_unlock(&assigning);
+	pthread_mutex_unlock(&assignment_lock);
 	return slot;
 }
 
@@ -120,7 +120,7 @@ struct slot *slot_of(int fd)
 {
 	if (own_inside || fd < 0 || fd >= DESCRIPTORS_MAX)
 		return NULL;
-	unsigned char class = atomic_load_explicit(&classes[fd], memory_order_acquire);
+	unsigned char class = atomic_load_explicit(&fd_classes[fd], memory_order_acquire);
 	if (class == OTHER)
 		return NULL;
 	if (!own_process())
@@ -139,7 +139,7 @@ static void fd_forget(int fd, const struct slot *slot)
 {
 	unsigned char class = (unsigned char)(FIRST + (slot - slots));
 
-	if (atomic_compare_exchange_strong(&classes[fd], &class, UNKNOWN))
+	if (atomic_compare_exchange_strong(&fd_classes[fd], &class, UNKNOWN))
 		atomic_fetch_sub(&slots[slot - slots].descriptors, 1);
 }
 
@@ -222,12 +222,12 @@ void slot_closing(int fd)
 {
 	if (own_inside || fd < 0 || fd >= DESCRIPTORS_MAX)
 		return;
-	unsigned char class = atomic_load(&classes[fd]);
+	unsigned char class = atomic_load(&fd_classes[fd]);
 	if (class == UNKNOWN || (class >= FIRST && !own_process()))
 		return;
 	int error = errno;
 	INSIDE();
-	class = atomic_exchange(&classes[fd], UNKNOWN);
+	class = atomic_exchange(&fd_classes[fd], UNKNOWN);
 	if (class >= FIRST)
 		slot_release(&slots[class - FIRST]);
 	errno = error;
@@ -259,7 +259,7 @@ bool slots_yield(const struct slot_identity *identity)
 
 void slots_refuse(const struct slot_identity *identity)
 {
-	pthread_mutex_lock(&assigning);
+	pthread_mutex_lock(&assignment_lock);
 	identity_add_cached(identity);
 	unsigned n = atomic_load(&n_slots);
 	for (unsigned i = 0; i < n; i++) {
@@ -273,7 +273,7 @@ void slots_refuse(const struct slot_identity *identity)
 		}
 		pthread_rwlock_unlock(&slot->lock);
 	}
-	pthread_mutex_unlock(&assigning);
+	pthread_mutex_unlock(&assignment_lock);
 }
 
 void slots_times_set(void)
@@ -288,7 +288,7 @@ void slots_times_set(void)
 
 void slots_lock(void)
 {
-	pthread_mutex_lock(&assigning);
+	pthread_mutex_lock(&assignment_lock);
 	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
 		pthread_rwlock_wrlock(&slots[i].lock);
 }
@@ -297,7 +297,7 @@ void slots_unlock(void)
 {
 	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
 		pthread_rwlock_unlock(&slots[i].lock);
-	pthread_mutex_unlock(&assigning);
+	pthread_mutex_unlock(&assignment_lock);
 }
 
 /* The windows belong to the parent. */
