@@ -23,10 +23,10 @@ static struct site *_Atomic sites;
 
 static bool is_own(const void *function)
 {
-	Dl_info there, here;
+	Dl_info function_info, own_info;
 
-	return dladdr(function, &there) && dladdr((const void *)&sites, &here) &&
-	       there.dli_fbase == here.dli_fbase;
+	return dladdr(function, &function_info) && dladdr((const void *)&sites, &own_info) &&
+	       function_info.dli_fbase == own_info.dli_fbase;
 }
 
 struct search {
@@ -79,20 +79,20 @@ static void *function_find(const char *name, const void *returns_to)
 
 void *caller_function(const char *name, const void *returns_to)
 {
-	struct site *first = atomic_load_explicit(&sites, memory_order_acquire);
+	struct site *newest = atomic_load_explicit(&sites, memory_order_acquire);
 
-	for (const struct site *at = first; at; at = at->next)
+	for (const struct site *at = newest; at; at = at->next)
 		if (at->returns_to == returns_to && at->name == name)
 			return at->function;
 	INSIDE();
-	struct site *made = malloc(sizeof(*made));
+	struct site *site = malloc(sizeof(*site));
 	void *function = function_find(name, returns_to);
-	if (!made || !function) {
-		free(made);
+	if (!site || !function) {
+		free(site);
 		return function;
 	}
-	*made = (struct site){name, returns_to, function, first};
-	while (!atomic_compare_exchange_weak(&sites, &made->next, made))
+	*site = (struct site){name, returns_to, function, newest};
+	while (!atomic_compare_exchange_weak(&sites, &site->next, site))
 		;
 	return function;
 }

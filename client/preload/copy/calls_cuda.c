@@ -22,9 +22,9 @@
 /* CUDA_ERROR_NOT_FOUND and cudaErrorSymbolNotFound: no library has the function. */
 #define NOT_FOUND 500
 
-static void *stream_or(void *stream, void *otherwise)
+static void *stream_or(void *stream, void *fallback)
 {
-	return stream ? stream : otherwise;
+	return stream ? stream : fallback;
 }
 
 static bool runtime_copy(void *to, const void *from, size_t bytes, int kind, void *stream)
@@ -52,8 +52,8 @@ static bool runtime_copy(void *to, const void *from, size_t bytes, int kind, voi
 RUNTIME_CALL(cudaMemcpy, STREAM_LEGACY)
 RUNTIME_CALL(cudaMemcpy_ptds, STREAM_PER_THREAD)
 
-#define RUNTIME_CALL_ASYNC(symbol, otherwise)                                                      \
-	COPY_CALL(symbol, runtime_copy(to, from, bytes, kind, stream_or(stream, otherwise)),       \
+#define RUNTIME_CALL_ASYNC(symbol, fallback)                                                       \
+	COPY_CALL(symbol, runtime_copy(to, from, bytes, kind, stream_or(stream, fallback)),        \
 		  (void *to, const void *from, size_t bytes, int kind, void *stream),              \
 		  (to, from, bytes, kind, stream))
 RUNTIME_CALL_ASYNC(cudaMemcpyAsync, STREAM_LEGACY)
@@ -68,9 +68,8 @@ DRIVER_CALL(cuMemcpyHtoD_v2_ptds, const void *, STREAM_PER_THREAD)
 DRIVER_CALL(cuMemcpy, uintptr_t, STREAM_LEGACY)
 DRIVER_CALL(cuMemcpy_ptds, uintptr_t, STREAM_PER_THREAD)
 
-#define DRIVER_CALL_ASYNC(symbol, source, otherwise)                                               \
-	COPY_CALL(symbol,                                                                          \
-		  source_copy(to, (const void *)from, bytes, stream_or(stream, otherwise)),        \
+#define DRIVER_CALL_ASYNC(symbol, source, fallback)                                                \
+	COPY_CALL(symbol, source_copy(to, (const void *)from, bytes, stream_or(stream, fallback)), \
 		  (unsigned long long to, source from, size_t bytes, void *stream),                \
 		  (to, from, bytes, stream))
 DRIVER_CALL_ASYNC(cuMemcpyHtoDAsync_v2, const void *, STREAM_LEGACY)

@@ -10,11 +10,11 @@
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
 
-static bool name_begins(const char *path, const char *with)
+static bool name_begins(const char *path, const char *prefix)
 {
 	const char *slash = strrchr(path, '/');
 
-	return strncmp(slash ? slash + 1 : path, with, strlen(with)) == 0;
+	return strncmp(slash ? slash + 1 : path, prefix, strlen(prefix)) == 0;
 }
 
 /* A driver that copies out of a mapping may hold locks that a copy by the GPU would wait for.

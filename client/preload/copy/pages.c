@@ -35,9 +35,9 @@ bool pages_are_of_file(const void *address, size_t bytes)
 
 	for (uintptr_t at = first, n; map >= 0 && at < end; at += n) {
 		n = end - at < WORDS ? end - at : WORDS;
-		ssize_t wanted = (ssize_t)(n * sizeof(*words));
+		ssize_t length = (ssize_t)(n * sizeof(*words));
 		off_t offset = (off_t)(at * sizeof(*words));
-		if (real.pread64(map, words, (size_t)wanted, offset) != wanted ||
+		if (real.pread64(map, words, (size_t)length, offset) != length ||
 		    !words_are_of_file(words, n))
 			return false;
 	}
