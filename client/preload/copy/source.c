@@ -36,24 +36,25 @@ struct source {
 	pthread_mutex_t lock; /* of the members below */
 	gpumem *file;	      /* set once; NULL: no lease */
 	bool refused;
-	enum stats_left why;
+	enum stats_left reason;
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct source *sources[SOURCES_MAX]; /* under table_lock */
-static atomic_uint count;		    /* changed under table_lock */
-static bool wanted = true;
+static atomic_uint n_sources;		    /* changed under table_lock */
+static bool copies_enabled = true;
 
 void source_start(void)
 {
 	const char *text = secure_getenv("GPUMEM_PRELOAD_COPY");
 
-	wanted = !text || strcmp(text, "0") != 0;
+	copies_enabled = !text || strcmp(text, "0") != 0;
 }
 
 bool source_exists(void)
 {
-	return atomic_load_explicit(&count, memory_order_relaxed) && !own_inside && own_process();
+	return atomic_load_explicit(&n_sources, memory_order_relaxed) && !own_inside &&
+	       own_process();
 }
 
 static void source_free(struct source *source)
@@ -81,12 +82,12 @@ static bool source_touches(const struct source *source, const char *start, size_
 static struct source *source_new(const struct mapping_request *request,
 				 const struct slot_identity *identity, const void *address)
 {
-	struct source *made = calloc(1, sizeof(*made));
+	struct source *source = calloc(1, sizeof(*source));
 	char path[BENEATH_THROUGH_MAX];
 
-	if (!made)
+	if (!source)
 		return NULL;
-	*made =
+	*source =
 	    (struct source){.start = address,
 			    .bytes = request->bytes,
 			    .offset = (uint64_t)request->offset,
@@ -94,43 +95,44 @@ static struct source *source_new(const struct mapping_request *request,
 			    .identity = *identity,
 			    .path = open(beneath_through(request->fd, path), O_PATH | O_CLOEXEC),
 			    .references = 1};
-	if (made->path < 0) {
-		free(made);
+	if (source->path < 0) {
+		free(source);
 		return NULL;
 	}
-	pthread_mutex_init(&made->lock, NULL);
-	return made;
+	pthread_mutex_init(&source->lock, NULL);
+	return source;
 }
 
 static bool table_add(struct source *source)
 {
 	scoped_lock(&table_lock);
-	unsigned n = atomic_load(&count);
+	unsigned n = atomic_load(&n_sources);
 	if (n == SOURCES_MAX)
 		return false;
 	sources[n] = source;
-	atomic_store(&count, n + 1);
+	atomic_store(&n_sources, n + 1);
 	return true;
 }
 
 void source_add(const struct mapping_request *request, const struct slot_identity *identity,
 		const void *address, bool only_loads)
 {
-	if (!wanted || !(request->flags & MAP_PRIVATE || only_loads) || request->bytes < SOURCE_MIN)
+	if (!copies_enabled || !(request->flags & MAP_PRIVATE || only_loads) ||
+	    request->bytes < SOURCE_MIN)
 		return;
-	struct source *made = source_new(request, identity, address);
-	if (made && !table_add(made))
-		source_free(made);
+	struct source *source = source_new(request, identity, address);
+	if (source && !table_add(source))
+		source_free(source);
 }
 
 /* Under table_lock. The caller takes over the table's reference. */
 static struct source *source_remove(unsigned i)
 {
 	struct source *source = sources[i];
-	unsigned n = atomic_load(&count) - 1;
+	unsigned n = atomic_load(&n_sources) - 1;
 
 	sources[i] = sources[n];
-	atomic_store(&count, n);
+	atomic_store(&n_sources, n);
 	return source;
 }
 
@@ -156,7 +158,7 @@ static unsigned sources_remove(const struct choice *choice, struct source **remo
 	unsigned n = 0;
 
 	scoped_lock(&table_lock);
-	for (unsigned i = atomic_load(&count); i-- > 0;)
+	for (unsigned i = atomic_load(&n_sources); i-- > 0;)
 		if (choice_has(choice, sources[i]))
 			removed[n++] = source_remove(i);
 	return n;
@@ -206,7 +208,7 @@ bool source_yield(const struct slot_identity *identity)
 static struct source *source_take(const char *from, size_t bytes)
 {
 	scoped_lock(&table_lock);
-	for (unsigned i = 0; i < atomic_load(&count); i++) {
+	for (unsigned i = 0; i < atomic_load(&n_sources); i++) {
 		struct source *source = sources[i];
 		if (from < source->start || bytes > source->bytes ||
 		    (size_t)(from - source->start) > source->bytes - bytes)
@@ -225,31 +227,31 @@ static bool file_has_holes(int fd)
 	return fstat(fd, &st) < 0 || (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size;
 }
 
-static gpumem *lease_new(const struct source *source, enum stats_left *why)
+static gpumem *lease_new(const struct source *source, enum stats_left *reason)
 {
 	bool writable;
 
-	*why = LEFT_FAILED;
-	if (access_kind(source->path, why) != ACCESS_GPU)
+	*reason = LEFT_FAILED;
+	if (access_kind(source->path, reason) != ACCESS_GPU)
 		return NULL;
-	*why = LEFT_SPARSE;
+	*reason = LEFT_SPARSE;
 	return file_has_holes(source->path)
 		   ? NULL
-		   : access_lease(source->path, ACCESS_LOADS, &writable, why);
+		   : access_lease(source->path, ACCESS_LOADS, &writable, reason);
 }
 
-/* Takes the lease if there is none. NULL, with the reason in *why. */
-static gpumem *source_lease(struct source *source, size_t bytes, enum stats_left *why)
+/* Takes the lease if there is none. NULL, with the reason. */
+static gpumem *source_lease(struct source *source, size_t bytes, enum stats_left *reason)
 {
 	scoped_lock(&source->lock);
 	if (!source->file && !source->refused && bytes >= SOURCE_USE) {
 		/* The pages are not needed, and an open(2) of the file, as for a lease, waits for
 		 * those that are being filled: 1.6 s for 2.7 GiB. */
 		fill_stop(source->start, source->bytes);
-		source->file = lease_new(source, &source->why);
+		source->file = lease_new(source, &source->reason);
 		source->refused = !source->file;
 	}
-	*why = source->refused ? source->why : LEFT_WARMING;
+	*reason = source->refused ? source->reason : LEFT_WARMING;
 	return source->file;
 }
 
@@ -271,25 +273,25 @@ static bool copy_make(const struct copy *copy, const struct client_gpu_ops *ops,
 }
 
 /* Without a current context there is no device address: the library does not initialise CUDA. */
-static bool source_serve(struct source *source, const struct copy *copy, enum stats_left *why)
+static bool source_serve(struct source *source, const struct copy *copy, enum stats_left *reason)
 {
 	uint64_t offset = source->offset + (uint64_t)(copy->from - source->start);
 	size_t bytes = copy->bytes, size;
 	unsigned long long base;
 
-	gpumem *file = source_lease(source, bytes, why);
+	gpumem *file = source_lease(source, bytes, reason);
 	if (!file)
 		return false;
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	if (gpumem_map_device(file, &base, &size) < 0)
 		return false;
-	*why = LEFT_END_OF_FILE;
+	*reason = LEFT_END_OF_FILE;
 	if (offset > size || bytes > size - offset)
 		return false;
-	*why = LEFT_CHANGED;
+	*reason = LEFT_CHANGED;
 	if (!pages_are_of_file(copy->from, bytes))
 		return false;
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	return copy_make(copy, file->device.vendor, base + offset);
 }
 
@@ -297,16 +299,16 @@ static bool source_serve(struct source *source, const struct copy *copy, enum st
 static bool copy_serve(const struct copy *copy)
 {
 	struct source *source = source_take(copy->from, copy->bytes);
-	enum stats_left why;
+	enum stats_left reason;
 
 	/* A copy to memory may be of a program that uses no GPU, and needs no lease. */
-	bool wants = source && (!copy->to_memory || client_gpu_has_context());
-	bool copied = wants && source_serve(source, copy, &why);
+	bool eligible = source && (!copy->to_memory || client_gpu_has_context());
+	bool copied = eligible && source_serve(source, copy, &reason);
 	if (copied) {
 		stats_serve(SERVED_COPY, copy->bytes);
 		file_stats_add(source->path, MANNER_COPIED, copy->bytes);
-	} else if (wants) {
-		stats_leave(why);
+	} else if (eligible) {
+		stats_leave(reason);
 	}
 	if (source)
 		source_put(source);
@@ -352,7 +354,7 @@ void source_after_fork(void)
 void source_forked(void)
 {
 	pthread_mutex_init(&table_lock, NULL);
-	while (atomic_load(&count)) {
+	while (atomic_load(&n_sources)) {
 		struct source *source = source_remove(0);
 		if (source->references == 1)
 			source_free(source);
