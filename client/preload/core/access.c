@@ -39,17 +39,17 @@ bool access_is_on_mount(int fd)
 	return attribute_get(fd, "user.gpumem.device", device, sizeof(device)) > 0;
 }
 
-enum access_kind access_kind(int fd, enum stats_left *why)
+enum access_kind access_kind(int fd, enum stats_left *reason)
 {
 	char device[64] = "";
 	uint32_t flags;
 
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	if (attribute_get(fd, "user.gpumem.device", device, sizeof(device) - 1) <= 0 ||
 	    strcmp(device, "host") == 0 || client_mount_flags(fd, &flags) < 0)
 		return ACCESS_NONE;
 	if (flags & GPUMEM_MOUNT_CACHES) {
-		*why = LEFT_CACHED;
+		*reason = LEFT_CACHED;
 		return ACCESS_NONE;
 	}
 	return flags & GPUMEM_MOUNT_SIMULATES ? ACCESS_SIMULATED : ACCESS_GPU;
@@ -62,10 +62,10 @@ static gpumem *lease_with_flags(int fd, int flags)
 	char path[BENEATH_THROUGH_MAX];
 
 	CLIENT_CALL();
-	int beside = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
-	if (beside < 0)
+	int path_fd = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
+	if (path_fd < 0)
 		return NULL;
-	int rc = client_file_new(beside, CLIENT_FD_PATH, flags, fd, &file);
+	int rc = client_file_new(path_fd, CLIENT_FD_PATH, flags, fd, &file);
 	errno = rc < 0 ? -rc : 0;
 	return file;
 }
@@ -92,7 +92,7 @@ static bool lease_is_direct(gpumem *file)
 	       !(info.flags & GPUMEM_INFO_PRIVATE);
 }
 
-gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *why)
+gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *reason)
 {
 	int mode = fcntl(fd, F_GETFL) & O_ACCMODE;
 	const int kinds[] = {[ACCESS_LOADS] = CLIENT_LEASE_LOADS,
@@ -100,10 +100,10 @@ gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats
 			     [ACCESS_STORES] = 0};
 	gpumem *file = lease_with_flags(fd, O_RDWR | kinds[times]);
 
-	*why = LEFT_FAILED;
+	*reason = LEFT_FAILED;
 	*writable = true;
 	if (!file && error_is_rights(errno)) {
-		*why = LEFT_RIGHTS;
+		*reason = LEFT_RIGHTS;
 		*writable = false;
 		if (mode == O_RDONLY && file_is_trusted(fd))
 			file = lease_with_flags(fd, O_RDONLY | (kinds[times] & CLIENT_LEASE_LOADS));

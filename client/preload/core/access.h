@@ -17,17 +17,18 @@ bool access_is_on_mount(int fd);
 
 /* In the functions below fd may be an O_PATH descriptor.
  *
- * The kind of a file's mount. ACCESS_NONE, with the reason in *why: not gpumemfs, a file of host/
- * (whose mappings are direct anyway), or a mount with a page cache, which would miss direct stores.
+ * The kind of a file's mount. ACCESS_NONE, with the reason in *reason: not gpumemfs, a file of
+ * host/ (whose mappings are direct anyway), or a mount with a page cache, which would miss direct
+ * stores.
  */
 enum access_kind { ACCESS_NONE, ACCESS_GPU, ACCESS_SIMULATED };
-enum access_kind access_kind(int fd, enum stats_left *why);
+enum access_kind access_kind(int fd, enum stats_left *reason);
 
 /* Takes a lease of the file's own memory, never of a copy, for writing if the process has that
- * right; *writable tells. NULL, with the reason in *why. ACCESS_STORES: the program stores through
- * a mapping, and the daemon moves the file's times. ACCESS_TIMED: the library tells the kernel of
- * stores. ACCESS_LOADS: nothing is stored. */
+ * right; *writable tells. NULL, with the reason in *reason. ACCESS_STORES: the program stores
+ * through a mapping, and the daemon moves the file's times. ACCESS_TIMED: the library tells the
+ * kernel of stores. ACCESS_LOADS: nothing is stored. */
 enum access_times { ACCESS_STORES, ACCESS_TIMED, ACCESS_LOADS };
-gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *why);
+gpumem *access_lease(int fd, enum access_times times, bool *writable, enum stats_left *reason);
 
 #endif

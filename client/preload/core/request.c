@@ -16,19 +16,19 @@
  * thousands of small files, each to be read once. */
 #define PRIVATE_MIN (1UL << 20)
 
-bool request_can_be_direct(const struct mapping_request *request, int mode, enum stats_left *why)
+bool request_can_be_direct(const struct mapping_request *request, int mode, enum stats_left *reason)
 {
 	bool shared = request->flags & MAP_SHARED, writes = request->protection & PROT_WRITE;
 	long page = sysconf(_SC_PAGESIZE);
 
-	*why = LEFT_KIND;
+	*reason = LEFT_KIND;
 	if (request->flags & ~KNOWN_FLAGS || shared == !!(request->flags & MAP_PRIVATE) ||
 	    request->protection & ~(PROT_READ | PROT_WRITE) || (!shared && writes))
 		return false;
 	if (request->bytes == 0 || request->bytes > SIZE_MAX / 2 || request->offset < 0 ||
 	    request->offset % page)
 		return false;
-	*why = LEFT_RIGHTS;
+	*reason = LEFT_RIGHTS;
 	return mode >= 0 && !(mode & O_PATH) && (mode & O_ACCMODE) != O_WRONLY &&
 	       (!writes || (mode & O_ACCMODE) == O_RDWR);
 }

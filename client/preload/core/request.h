@@ -18,7 +18,8 @@ struct mapping_request {
 };
 
 /* False: only the kernel can make or refuse the mapping. mode: of the descriptor, by F_GETFL. */
-bool request_can_be_direct(const struct mapping_request *request, int mode, enum stats_left *why);
+bool request_can_be_direct(const struct mapping_request *request, int mode,
+			   enum stats_left *reason);
 
 /* Whether the kernel's mapping is as good and costs less. When the kernel makes a private mapping
  * of a file without a page cache, the kernel drops its pages of the file, so the mapping shows all
