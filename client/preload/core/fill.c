@@ -21,20 +21,20 @@
 #define UNDO_MIN (64UL << 20)
 
 struct fill {
-	struct fill *next; /* under lock */
+	struct fill *next; /* under fills_lock */
 	char *start;
 	size_t bytes;
-	atomic_size_t done; /* bytes that threads have taken */
+	atomic_size_t bytes_taken; /* by threads */
 	atomic_bool ended;
 	int advice;	     /* of madvise(2), for each piece */
-	unsigned references; /* under lock: the threads' */
+	unsigned references; /* under fills_lock: the threads' */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
+static pthread_mutex_t fills_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fill *fills;
-static atomic_bool any; /* the list is not empty; changed under lock */
+static atomic_bool has_fills; /* the list is not empty; changed under fills_lock */
 
-/* Under lock. */
+/* Under fills_lock. */
 static void fill_remove(const struct fill *fill)
 {
 	struct fill **at = &fills;
@@ -42,16 +42,16 @@ static void fill_remove(const struct fill *fill)
 	while (*at != fill)
 		at = &(*at)->next;
 	*at = fill->next;
-	atomic_store(&any, fills != NULL);
+	atomic_store(&has_fills, fills != NULL);
 }
 
 static void fill_put(struct fill *fill)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&fills_lock);
 	bool last = --fill->references == 0;
 	if (last)
 		fill_remove(fill);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&fills_lock);
 	if (last)
 		free(fill);
 }
@@ -60,9 +60,9 @@ static void fill_put(struct fill *fill)
  * file. */
 static bool piece_advise(const struct fill *fill, size_t at)
 {
-	size_t left = fill->bytes - at;
+	size_t remaining = fill->bytes - at;
 
-	return madvise(fill->start + at, left < PIECE ? left : PIECE, fill->advice) == 0;
+	return madvise(fill->start + at, remaining < PIECE ? remaining : PIECE, fill->advice) == 0;
 }
 
 /* The caller has one of the references. */
@@ -71,7 +71,7 @@ static void fill_run(struct fill *fill)
 	size_t at;
 
 	while (!atomic_load(&fill->ended) &&
-	       (at = atomic_fetch_add(&fill->done, PIECE)) < fill->bytes)
+	       (at = atomic_fetch_add(&fill->bytes_taken, PIECE)) < fill->bytes)
 		if (!piece_advise(fill, at))
 			atomic_store(&fill->ended, true);
 	fill_put(fill);
@@ -100,10 +100,10 @@ static struct fill *fill_new(char *address, size_t bytes, int advice, unsigned r
 		return NULL;
 	*fill = (struct fill){
 	    .start = address, .bytes = bytes, .advice = advice, .references = references};
-	scoped_lock(&lock);
+	scoped_lock(&fills_lock);
 	fill->next = fills;
 	fills = fill;
-	atomic_store(&any, true);
+	atomic_store(&has_fills, true);
 	return fill;
 }
 
@@ -144,7 +144,7 @@ void fill_undo(char *address, size_t bytes)
 void fill_end(const void *address, size_t bytes)
 {
 	/* A handler of a signal must not wait for the thread that it interrupted. */
-	if (!atomic_load_explicit(&any, memory_order_relaxed) || own_inside || !own_process())
+	if (!atomic_load_explicit(&has_fills, memory_order_relaxed) || own_inside || !own_process())
 		return;
 	INSIDE();
 	fill_stop(address, bytes);
@@ -154,7 +154,7 @@ void fill_stop(const void *address, size_t bytes)
 {
 	const char *start = address;
 
-	scoped_lock(&lock);
+	scoped_lock(&fills_lock);
 	for (struct fill *fill = fills; fill; fill = fill->next)
 		if (fill->start < start + bytes && start < fill->start + fill->bytes)
 			atomic_store(&fill->ended, true);
@@ -162,7 +162,7 @@ void fill_stop(const void *address, size_t bytes)
 
 void fill_forked(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&fills_lock, NULL);
 	fills = NULL;
-	atomic_store(&any, false);
+	atomic_store(&has_fills, false);
 }
