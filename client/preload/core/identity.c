@@ -9,8 +9,8 @@
 #define PLACES (1U << 15)
 #define FULL   (PLACES / 4 * 3)
 
-static struct slot_identity table[PLACES]; /* inode 0: free */
-static unsigned count;			   /* at FULL, every file counts as cached */
+static struct slot_identity cached_files[PLACES]; /* inode 0: free */
+static unsigned n_cached;			  /* at FULL, every file counts as cached */
 
 /* The entry of the identity, or the free entry where the identity belongs. */
 static struct slot_identity *identity_find(const struct slot_identity *identity)
@@ -18,24 +18,24 @@ static struct slot_identity *identity_find(const struct slot_identity *identity)
 	uint64_t key = (identity->inode ^ identity->device << 40) * 0x9e3779b97f4a7c15;
 	unsigned at = (unsigned)(key >> 32) % PLACES;
 
-	while (table[at].inode && !slot_same(&table[at], identity))
+	while (cached_files[at].inode && !slot_same(&cached_files[at], identity))
 		at = (at + 1) % PLACES;
-	return &table[at];
+	return &cached_files[at];
 }
 
 void identity_add_cached(const struct slot_identity *identity)
 {
 	struct slot_identity *place = identity_find(identity);
 
-	if (count == FULL || place->inode)
+	if (n_cached == FULL || place->inode)
 		return;
 	*place = *identity;
-	count++;
+	n_cached++;
 }
 
 bool identity_is_cached(const struct slot_identity *identity)
 {
-	return count == FULL || identity_find(identity)->inode;
+	return n_cached == FULL || identity_find(identity)->inode;
 }
 
 bool identity_get(int fd, struct slot_identity *identity)

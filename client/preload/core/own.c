@@ -18,8 +18,8 @@
 
 _Thread_local int own_inside;
 
-static atomic_bool ours[DESCRIPTORS_MAX];
-static atomic_int owner;
+static atomic_bool own_fds[DESCRIPTORS_MAX];
+static atomic_int owner_pid;
 
 static int number_lowest(void)
 {
@@ -34,7 +34,7 @@ static int number_lowest(void)
 static int fd_mark(int fd)
 {
 	if (fd >= 0 && fd < DESCRIPTORS_MAX && !client_driver_thread_here())
-		atomic_store(&ours[fd], true);
+		atomic_store(&own_fds[fd], true);
 	return fd;
 }
 
@@ -59,14 +59,14 @@ int own_adopt(int fd)
 bool own_is(int fd)
 {
 	return fd >= 0 && fd < DESCRIPTORS_MAX &&
-	       atomic_load_explicit(&ours[fd], memory_order_relaxed) &&
+	       atomic_load_explicit(&own_fds[fd], memory_order_relaxed) &&
 	       !client_driver_thread_here();
 }
 
 void own_forget(int fd)
 {
 	if (own_is(fd))
-		atomic_store(&ours[fd], false);
+		atomic_store(&own_fds[fd], false);
 }
 
 unsigned own_next(unsigned first, unsigned last)
@@ -79,12 +79,12 @@ unsigned own_next(unsigned first, unsigned last)
 
 bool own_process(void)
 {
-	return atomic_load_explicit(&owner, memory_order_relaxed) == getpid();
+	return atomic_load_explicit(&owner_pid, memory_order_relaxed) == getpid();
 }
 
 void own_process_is_this(void)
 {
-	atomic_store(&owner, getpid());
+	atomic_store(&owner_pid, getpid());
 }
 
 /* The driver's calls in its thread are not the program's calls. */
@@ -112,11 +112,11 @@ ssize_t own_recvmsg(int fd, struct msghdr *message, int flags)
 			continue;
 		size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		for (size_t i = 0; i < count; i++) {
-			unsigned char *where = CMSG_DATA(at) + i * sizeof(int);
-			int got;
-			memcpy(&got, where, sizeof(got));
-			got = own_adopt(got);
-			memcpy(where, &got, sizeof(got));
+			unsigned char *entry = CMSG_DATA(at) + i * sizeof(int);
+			int received_fd;
+			memcpy(&received_fd, entry, sizeof(received_fd));
+			received_fd = own_adopt(received_fd);
+			memcpy(entry, &received_fd, sizeof(received_fd));
 		}
 	}
 	return n;
