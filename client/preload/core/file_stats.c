@@ -33,9 +33,9 @@ struct file_stats {
 };
 
 static bool is_counting;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the members below */
-static struct file_stats files[FILE_STATS_MAX];
-static unsigned n_files, n_more;
+static pthread_mutex_t file_stats_lock = PTHREAD_MUTEX_INITIALIZER; /* of the members below */
+static struct file_stats counted_files[FILE_STATS_MAX];
+static unsigned n_files, n_uncounted;
 
 void file_stats_start(void)
 {
@@ -51,18 +51,18 @@ static void path_get(int fd, char *path, size_t bytes)
 	utf8_escape(full + (n > PATH_SHOWN ? n - PATH_SHOWN : 0), "", path, bytes);
 }
 
-/* Under lock. NULL: the table is full. */
+/* Under file_stats_lock. NULL: the table is full. */
 static struct file_stats *file_find(int fd, const struct slot_identity *identity)
 {
 	for (unsigned i = 0; i < n_files; i++)
-		if (slot_same(&files[i].identity, identity))
-			return &files[i];
+		if (slot_same(&counted_files[i].identity, identity))
+			return &counted_files[i];
 	bool is_on_mount = access_is_on_mount(fd);
 	if (n_files == FILE_STATS_MAX) {
-		n_more += is_on_mount;
+		n_uncounted += is_on_mount;
 		return NULL;
 	}
-	struct file_stats *file = &files[n_files++];
+	struct file_stats *file = &counted_files[n_files++];
 	*file = (struct file_stats){.identity = *identity, .is_on_mount = is_on_mount};
 	path_get(fd, file->path, sizeof(file->path));
 	return file;
@@ -75,7 +75,7 @@ static void file_count(int fd, enum file_stats_manner manner, uint64_t bytes)
 
 	INSIDE();
 	if (identity_get(fd, &identity)) {
-		scoped_lock(&lock);
+		scoped_lock(&file_stats_lock);
 		struct file_stats *file = file_find(fd, &identity);
 		if (file)
 			file->bytes[manner] += bytes;
@@ -100,8 +100,8 @@ void file_stats_add(int fd, enum file_stats_manner manner, uint64_t bytes)
 
 void file_stats_forked(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	n_files = n_more = 0;
+	pthread_mutex_init(&file_stats_lock, NULL);
+	n_files = n_uncounted = 0;
 }
 
 static void file_print(int out, const struct file_stats *file)
@@ -127,13 +127,13 @@ void file_stats_print(int out)
 {
 	struct line line;
 
-	scoped_lock(&lock);
+	scoped_lock(&file_stats_lock);
 	for (unsigned i = 0; i < n_files; i++)
-		if (files[i].is_on_mount)
-			file_print(out, &files[i]);
-	if (!n_more)
+		if (counted_files[i].is_on_mount)
+			file_print(out, &counted_files[i]);
+	if (!n_uncounted)
 		return;
 	line_begin(&line);
-	line_add(&line, ": %u times a further file", n_more);
+	line_add(&line, ": %u times a further file", n_uncounted);
 	line_write(&line, out);
 }

@@ -37,47 +37,48 @@ static const char *const left_names[LEFT_REASONS] = {
     [LEFT_BUSY] = "busy",
 };
 
-static atomic_uint_fast64_t calls[SERVED_END], bytes[SERVED_END], left[LEFT_REASONS];
-static atomic_uint_fast64_t windows, window_ns;
-static int out = -1; /* the library's copy: programs close stderr before they end */
+static atomic_uint_fast64_t served_calls[SERVED_END], served_bytes[SERVED_END],
+    left_calls[LEFT_REASONS];
+static atomic_uint_fast64_t n_windows, window_ns;
+static int stats_fd = -1; /* the library's copy: programs close stderr before they end */
 
 void stats_start(void)
 {
-	const char *wanted = secure_getenv("GPUMEM_PRELOAD_STATS");
+	const char *setting = secure_getenv("GPUMEM_PRELOAD_STATS");
 
-	if (wanted && strcmp(wanted, "1") == 0)
-		out = own_copy(STDERR_FILENO);
-	if (out >= 0)
+	if (setting && strcmp(setting, "1") == 0)
+		stats_fd = own_copy(STDERR_FILENO);
+	if (stats_fd >= 0)
 		file_stats_start();
 }
 
-void stats_serve(enum stats_served what, uint64_t n)
+void stats_serve(enum stats_served kind, uint64_t n)
 {
-	atomic_fetch_add_explicit(&calls[what], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&bytes[what], n, memory_order_relaxed);
+	atomic_fetch_add_explicit(&served_calls[kind], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&served_bytes[kind], n, memory_order_relaxed);
 }
 
-void stats_leave(enum stats_left why)
+void stats_leave(enum stats_left reason)
 {
-	atomic_fetch_add_explicit(&left[why], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&left_calls[reason], 1, memory_order_relaxed);
 }
 
 void stats_window(int64_t ns)
 {
-	atomic_fetch_add_explicit(&windows, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&n_windows, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&window_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
 void stats_forked(void)
 {
-	atomic_store(&windows, 0);
+	atomic_store(&n_windows, 0);
 	atomic_store(&window_ns, 0);
 	for (unsigned i = 0; i < SERVED_END; i++) {
-		atomic_store(&calls[i], 0);
-		atomic_store(&bytes[i], 0);
+		atomic_store(&served_calls[i], 0);
+		atomic_store(&served_bytes[i], 0);
 	}
 	for (unsigned i = 0; i < LEFT_REASONS; i++)
-		atomic_store(&left[i], 0);
+		atomic_store(&left_calls[i], 0);
 	file_stats_forked();
 }
 
@@ -86,11 +87,11 @@ static uint64_t line_add_served(struct line *line)
 	uint64_t any = 0;
 
 	for (unsigned i = 0; i < SERVED_END; i++) {
-		uint64_t n = atomic_load(&calls[i]);
+		uint64_t n = atomic_load(&served_calls[i]);
 		any += n;
 		line_add(line, "%s %s %" PRIu64 " (%" PRIu64 " bytes)",
 			 i ? "," : " directly:", served_names[i], n,
-			 (uint64_t)atomic_load(&bytes[i]));
+			 (uint64_t)atomic_load(&served_bytes[i]));
 	}
 	return any;
 }
@@ -100,7 +101,7 @@ static uint64_t line_add_left(struct line *line)
 	uint64_t any = 0;
 
 	for (unsigned i = 0; i < LEFT_REASONS; i++) {
-		uint64_t n = atomic_load(&left[i]);
+		uint64_t n = atomic_load(&left_calls[i]);
 		if (n)
 			line_add(line, "%s %s %" PRIu64,
 				 any ? "," : "; by the kernel:", left_names[i], n);
@@ -113,15 +114,15 @@ void stats_print(void)
 {
 	struct line line;
 
-	if (out < 0)
+	if (stats_fd < 0)
 		return;
 	line_begin(&line);
 	uint64_t any = line_add_served(&line);
 	any += line_add_left(&line);
-	if (atomic_load(&windows))
+	if (atomic_load(&n_windows))
 		line_add(&line, "; mapped for it %" PRIu64 " times in %.3f s",
-			 (uint64_t)atomic_load(&windows), (double)atomic_load(&window_ns) / 1e9);
+			 (uint64_t)atomic_load(&n_windows), (double)atomic_load(&window_ns) / 1e9);
 	if (any)
-		line_write(&line, out);
-	file_stats_print(out);
+		line_write(&line, stats_fd);
+	file_stats_print(stats_fd);
 }

@@ -38,8 +38,8 @@ enum stats_left {
 
 /* From the constructor, before the other functions. */
 void stats_start(void);
-void stats_serve(enum stats_served what, uint64_t bytes);
-void stats_leave(enum stats_left why);
+void stats_serve(enum stats_served kind, uint64_t bytes);
+void stats_leave(enum stats_left reason);
 /* Making or extending a direct mapping took so much time. */
 void stats_window(int64_t ns);
 /* In a child of fork(2). */
