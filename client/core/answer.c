@@ -13,9 +13,9 @@
 #define ERRNO_MAX 4095
 #define PAGE	  4096ULL
 
-static int packet_malformed(const char *what)
+static int packet_malformed(const char *problem)
 {
-	return client_fail(EPROTO, "invalid answer of the daemon: %s", what);
+	return client_fail(EPROTO, "invalid answer of the daemon: %s", problem);
 }
 
 void client_packet_close(struct client_packet *packet)
@@ -90,9 +90,9 @@ static const char *refusal_text(int error)
 
 int client_refused(int error)
 {
-	const char *why = refusal_text(error);
+	const char *reason = refusal_text(error);
 
-	return client_fail(error, "the daemon refuses: %s", why ? why : strerror(error));
+	return client_fail(error, "the daemon refuses: %s", reason ? reason : strerror(error));
 }
 
 static int packet_check_error(const struct client_packet *packet)
@@ -245,7 +245,7 @@ static int layout_parse(struct client_packet *packet, uint32_t request,
 }
 
 int client_answer_layout(struct client_packet *packet, uint32_t request,
-			 struct client_layout *layout, bool *more)
+			 struct client_layout *layout, bool *has_more)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
 
@@ -261,13 +261,13 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 	layout_refresh_object(layout);
 	/* If the file grows meanwhile, its size may exceed the chunks of this answer. */
 	layout->size = message->size < layout->bytes ? message->size : layout->bytes;
-	*more = message->flags & GPUMEM_LAYOUT_MORE;
+	*has_more = message->flags & GPUMEM_LAYOUT_MORE;
 	return 0;
 }
 
 /* Checks a packet that must have this type and length, and no descriptors. */
 static int packet_check_plain(struct client_packet *packet, uint32_t request, uint16_t type,
-			      size_t bytes, const char *otherwise)
+			      size_t bytes, const char *complaint)
 {
 	int rc = packet_check_header(packet, request);
 
@@ -275,7 +275,7 @@ static int packet_check_plain(struct client_packet *packet, uint32_t request, ui
 		rc = packet_check_error(packet);
 	else if (rc == 0 &&
 		 (packet->u.header.type != type || packet->n_fds || packet->bytes != bytes))
-		rc = packet_malformed(otherwise);
+		rc = packet_malformed(complaint);
 	client_packet_close(packet);
 	return rc;
 }

@@ -50,12 +50,12 @@ struct client_packet {
 
 void client_packet_close(struct client_packet *packet);
 
-/* Adds a layout packet to the layout, behind its chunks; sets *more if the file has more chunks. On
- * an empty layout the packet fills in all fields; if lease is set, the packet must have the same
- * lease, kind and GPU. Gives 0, the errno of an error packet with the daemon's
- * text, -EPROTO or -ENOMEM. After an error the layout is as before. */
+/* Adds a layout packet to the layout, behind its chunks; sets *has_more if the file has more
+ * chunks. On an empty layout the packet fills in all fields; if lease is set, the packet must have
+ * the same lease, kind and GPU. Gives 0, the errno of an error packet with the daemon's text,
+ * -EPROTO or -ENOMEM. After an error the layout is as before. */
 int client_answer_layout(struct client_packet *packet, uint32_t request,
-			 struct client_layout *layout, bool *more);
+			 struct client_layout *layout, bool *has_more);
 
 /* Fails with the daemon's error, and its text. */
 int client_refused(int error);

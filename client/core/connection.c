@@ -20,8 +20,8 @@
 #include "common/cleanup.h"
 
 struct client_connection {
-	struct client_connection *next; /* under table */
-	unsigned references;		/* under table */
+	struct client_connection *next; /* under connections_lock */
+	unsigned references;		/* under connections_lock */
 	dev_t device;			/* of the mount */
 	pthread_mutex_t lock;		/* held for a request with its answer */
 	int fd;				/* under lock; -1: closed */
@@ -31,7 +31,7 @@ struct client_connection {
 };
 
 /* Taken before a connection's lock, never after. */
-static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client_connection *connections;
 
 static void connections_forked(void);
@@ -85,8 +85,8 @@ static void connection_free(struct client_connection *connection)
 	free(connection);
 }
 
-/* Under table. A closed connection is freed with its last reference; a live connection stays for
- * the next file. */
+/* Under connections_lock. A closed connection is freed with its last reference; a live connection
+ * stays for the next file. */
 static void connection_unref(struct client_connection *connection)
 {
 	struct client_connection **at = &connections;
@@ -107,11 +107,11 @@ void client_connection_put(struct client_connection *connection)
 {
 	if (!connection)
 		return;
-	scoped_lock(&table);
+	scoped_lock(&connections_lock);
 	connection_unref(connection);
 }
 
-/* Under table: finds the live connection to a mount. */
+/* Under connections_lock: finds the live connection to a mount. */
 static struct client_connection *connection_find(dev_t device)
 {
 	for (struct client_connection *at = connections; at; at = at->next) {
@@ -235,11 +235,11 @@ static void lease_release(struct client_connection *connection, uint64_t lease)
 /* Adds the chunks of a packet. */
 static int layout_receive_part(struct client_connection *connection, uint32_t request,
 			       struct client_packet *packet, struct client_layout *layout,
-			       bool *more)
+			       bool *has_more)
 {
 	packet->u.header.type = 0;
 	int rc = packet_receive(connection, packet);
-	return rc == 0 ? client_answer_layout(packet, request, layout, more) : rc;
+	return rc == 0 ? client_answer_layout(packet, request, layout, has_more) : rc;
 }
 
 /* Requests the chunks behind those of the layout, and gives the number of the request. */
@@ -272,13 +272,13 @@ static int layout_receive(struct client_connection *connection, uint32_t request
 {
 	struct client_layout had = *layout;
 	struct client_packet packet;
-	bool more = false;
+	bool has_more = false;
 
-	int rc = layout_receive_part(connection, request, &packet, layout, &more);
-	while (rc == 0 && more) {
+	int rc = layout_receive_part(connection, request, &packet, layout, &has_more);
+	while (rc == 0 && has_more) {
 		rc = extend_send(connection, layout, &request);
 		if (rc == 0)
-			rc = layout_receive_part(connection, request, &packet, layout, &more);
+			rc = layout_receive_part(connection, request, &packet, layout, &has_more);
 	}
 	if (rc == 0)
 		return 0;
@@ -310,16 +310,16 @@ static int connection_open(int fd, dev_t device, struct client_connection **conn
 	int connected = client_mount_connect(fd);
 	if (connected < 0)
 		return connected;
-	struct client_connection *made = connection_new(connected, device);
-	if (!made) {
+	struct client_connection *new_connection = connection_new(connected, device);
+	if (!new_connection) {
 		close(connected);
 		return client_fail(ENOMEM, "no memory for a connection");
 	}
-	int rc = key_request(made);
+	int rc = key_request(new_connection);
 	if (rc < 0)
-		connection_free(made);
+		connection_free(new_connection);
 	else
-		*connection = made;
+		*connection = new_connection;
 	return rc;
 }
 
@@ -342,7 +342,7 @@ static int connection_get(int fd, struct client_connection **connection)
 	int rc = file_device(fd, &device);
 	if (rc < 0)
 		return rc;
-	scoped_lock(&table);
+	scoped_lock(&connections_lock);
 	struct client_connection *found = connection_find(device);
 	if (found) {
 		found->references++;
@@ -381,20 +381,20 @@ static int lease_request(struct client_connection *connection, int fd, int flags
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout)
 {
-	struct client_connection *made = NULL;
+	struct client_connection *peer = NULL;
 	int rc = -ENOTCONN;
 
-	for (unsigned tries = 0; rc == -ENOTCONN && tries < LEASE_TRIES; tries++) {
+	for (unsigned attempt = 0; rc == -ENOTCONN && attempt < LEASE_TRIES; attempt++) {
 		*layout = (struct client_layout){0};
-		rc = connection_get(fd, &made);
+		rc = connection_get(fd, &peer);
 		if (rc < 0)
 			continue;
-		rc = lease_request(made, fd, flags, layout);
+		rc = lease_request(peer, fd, flags, layout);
 		if (rc < 0)
-			client_connection_put(made);
+			client_connection_put(peer);
 	}
 	if (rc == 0)
-		*connection = made;
+		*connection = peer;
 	return rc;
 }
 
