@@ -77,9 +77,9 @@ static int mount_fail_ended(void)
 	return client_fail(ENOTCONN, "the daemon of this mount has ended");
 }
 
-static int mount_fail_unshared(const char *why)
+static int mount_fail_unshared(const char *reason)
 {
-	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s", why);
+	return client_fail(ENOTSUP, "the daemon of this mount shares no files: %s", reason);
 }
 
 /* Tells why an ioctl on the file failed. */
@@ -132,55 +132,55 @@ int client_mount_flags(int fd, uint32_t *flags)
 
 /* Asks the daemon for the place of its socket, again while the daemon of a new mount has none yet.
  */
-static int socket_find(int fd, struct gpumem_socket *where)
+static int socket_find(int fd, struct gpumem_socket *place)
 {
 	const int64_t deadline = clock_ns() + SOCKET_WAIT_NS;
 	int rc;
 
 	while ((rc = file_ask(fd, O_RDONLY, question_ask,
-			      (struct question){GPUMEM_IOC_SOCKET, where})) == 0 &&
-	       where->where == GPUMEM_SOCKET_NOT_YET && clock_ns() < deadline)
+			      (struct question){GPUMEM_IOC_SOCKET, place})) == 0 &&
+	       place->where == GPUMEM_SOCKET_NOT_YET && clock_ns() < deadline)
 		usleep(SOCKET_POLL_US);
 	if (rc < 0)
 		return file_fail(-rc);
-	where->text[sizeof(where->text) - 1] = '\0';
+	place->text[sizeof(place->text) - 1] = '\0';
 	/* The text goes to a terminal, which a mount must not control. */
-	if (!utf8_is_printable(where->text))
+	if (!utf8_is_printable(place->text))
 		return client_fail(EPROTO, "invalid answer of the daemon: unprintable text");
-	return where->where == GPUMEM_SOCKET_NOWHERE || where->where == GPUMEM_SOCKET_NOT_YET
-		   ? mount_fail_unshared(where->text)
+	return place->where == GPUMEM_SOCKET_NOWHERE || place->where == GPUMEM_SOCKET_NOT_YET
+		   ? mount_fail_unshared(place->text)
 		   : 0;
 }
 
 int client_mount_check(int fd)
 {
-	struct gpumem_socket where;
+	struct gpumem_socket place;
 
-	return socket_find(fd, &where);
+	return socket_find(fd, &place);
 }
 
-/* Calls each with the root of the mount: the result, or -ENOENT if the path leads elsewhere:
+/* Calls visit with the root of the mount: the result, or -ENOENT if the path leads elsewhere:
  * another mount may hide this one. */
-static int mount_call(const struct mount_line *mount, int (*each)(int root, void *argument),
+static int mount_call(const struct mount_line *mount, int (*visit)(int root, void *argument),
 		      void *argument)
 {
 	AUTO_CLOSE int root = open(mount->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct stat there;
+	struct stat root_stat;
 
 	if (root < 0) /* a file's bind mount, or a folder above is closed to this user */
 		return errno == ENOTDIR ? -ENOENT : -errno;
-	if (fstat(root, &there) < 0)
+	if (fstat(root, &root_stat) < 0)
 		return -errno;
-	return there.st_dev == mount->device ? each(root, argument) : -ENOENT;
+	return root_stat.st_dev == mount->device ? visit(root, argument) : -ENOENT;
 }
 
-int client_mount_each(int fd, enum client_mounts which, int (*each)(int root, void *argument),
+int client_mount_each(int fd, enum client_mounts selection, int (*visit)(int root, void *argument),
 		      void *argument)
 {
 	AUTO_FREE char *line = NULL;
 	size_t room = 0;
 	struct stat st;
-	int seen = -ENOENT;
+	int first_result = -ENOENT;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
@@ -190,15 +190,15 @@ int client_mount_each(int fd, enum client_mounts which, int (*each)(int root, vo
 	while (getline(&line, &room, mounts) > 0) {
 		struct mount_line mount;
 		if (!mount_line_parse(line, &mount) || mount.device != st.st_dev ||
-		    (which == CLIENT_MOUNTS_WHOLE && strcmp(mount.root, "/") != 0))
+		    (selection == CLIENT_MOUNTS_WHOLE && strcmp(mount.root, "/") != 0))
 			continue;
-		int rc = mount_call(&mount, each, argument);
+		int rc = mount_call(&mount, visit, argument);
 		if (rc >= 0)
 			return rc;
-		if (seen == -ENOENT)
-			seen = rc;
+		if (first_result == -ENOENT)
+			first_result = rc;
 	}
-	return seen;
+	return first_result;
 }
 
 /* Connects to the daemon of an ordinary user. The mount names the directory of the socket. Only a
@@ -277,13 +277,13 @@ static int socket_connect_in_mount(int fd)
 
 int client_mount_connect(int fd)
 {
-	struct gpumem_socket where;
+	struct gpumem_socket place;
 	struct stat st;
 
-	int rc = socket_find(fd, &where);
+	int rc = socket_find(fd, &place);
 	if (rc < 0)
 		return rc;
-	if (where.where == GPUMEM_SOCKET_IN_DIRECTORY && *where.text == '/' && fstat(fd, &st) == 0)
-		return socket_connect_own(where.text, st.st_dev);
+	if (place.where == GPUMEM_SOCKET_IN_DIRECTORY && *place.text == '/' && fstat(fd, &st) == 0)
+		return socket_connect_own(place.text, st.st_dev);
 	return socket_connect_in_mount(fd);
 }

@@ -35,10 +35,10 @@ int client_mount_connect(int fd);
 /* Which mounts of a filesystem: those of its root, or also bind mounts of other directories. */
 enum client_mounts { CLIENT_MOUNTS_WHOLE, CLIENT_MOUNTS_ALL };
 
-/* Calls each with the root (O_PATH, lent) of every such mount of the file's filesystem that this
- * process sees, until each gives 0 or more, and returns that number. Otherwise returns the first
- * result of each, or -ENOENT. */
-int client_mount_each(int fd, enum client_mounts which, int (*each)(int root, void *argument),
+/* Calls visit with the root (O_PATH, lent) of every such mount of the file's filesystem that this
+ * process sees, until visit gives 0 or more, and returns that number. Otherwise returns the first
+ * result of visit, or -ENOENT. */
+int client_mount_each(int fd, enum client_mounts selection, int (*visit)(int root, void *argument),
 		      void *argument);
 
 #endif

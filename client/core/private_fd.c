@@ -32,18 +32,18 @@ int client_private_fd_table(unsigned from)
 
 int client_private_fd_thread(pthread_t *thread, void *(*begin)(void *argument), void *argument)
 {
-	sigset_t all, before;
+	sigset_t all_signals, old_mask;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sigfillset(&all_signals);
+	pthread_sigmask(SIG_SETMASK, &all_signals, &old_mask);
 	int error = pthread_create(thread, NULL, begin, argument);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_sigmask(SIG_SETMASK, &old_mask, NULL);
 	return -error;
 }
 
 struct task {
 	int fd, flags;
-	int (*work)(int again, void *argument);
+	int (*work)(int reopened_fd, void *argument);
 	void *argument;
 	int rc;
 };
@@ -57,17 +57,18 @@ static void *private_fd_main(void *arg)
 	if (task->rc < 0)
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", task->fd);
-	int again = (int)syscall(SYS_openat, AT_FDCWD, path, task->flags | O_CLOEXEC, 0);
-	if (again < 0) {
+	int reopened_fd = (int)syscall(SYS_openat, AT_FDCWD, path, task->flags | O_CLOEXEC, 0);
+	if (reopened_fd < 0) {
 		task->rc = -errno;
 		return NULL;
 	}
-	task->rc = task->work(again, task->argument);
-	syscall(SYS_close, again);
+	task->rc = task->work(reopened_fd, task->argument);
+	syscall(SYS_close, reopened_fd);
 	return NULL;
 }
 
-int client_private_fd(int fd, int flags, int (*work)(int again, void *argument), void *argument)
+int client_private_fd(int fd, int flags, int (*work)(int reopened_fd, void *argument),
+		      void *argument)
 {
 	struct task task = {.fd = fd, .flags = flags, .work = work, .argument = argument};
 	pthread_t thread;

@@ -11,7 +11,8 @@
  * descriptor is in the table of a private thread: closing a file drops all fcntl(2) locks that the
  * process has on the file through the same table, and the program's locks must stay. work must not
  * leave a descriptor behind; the table ends with the thread. */
-int client_private_fd(int fd, int flags, int (*work)(int again, void *argument), void *argument);
+int client_private_fd(int fd, int flags, int (*work)(int reopened_fd, void *argument),
+		      void *argument);
 
 /* Gives the calling thread a table of its own, without the descriptors from a number on.
  * CLIENT_PRIVATE_FD_ALL: with all descriptors. 0 or -errno. */
