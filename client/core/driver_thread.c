@@ -45,19 +45,19 @@ struct job {
 	int rc;
 };
 
-static pthread_mutex_t calls =
-    PTHREAD_MUTEX_INITIALIZER;				 /* held by the caller of the current job */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the job and its state */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct job *job; /* NULL: no job, or the job is done */
+static pthread_mutex_t call_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* held by the caller of the current job */
+static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER; /* of the job and its state */
+static pthread_cond_t job_changed = PTHREAD_COND_INITIALIZER;
+static struct job *current_job; /* NULL: no job, or the job is done */
 
-static enum { NOT_STARTED, STARTED, FAILED } state; /* under calls */
-static int failure;				    /* under calls */
-static struct sockaddr_un name;			    /* written before the first job is done */
-static socklen_t name_bytes;
+static enum { NOT_STARTED, STARTED, FAILED } thread_state; /* under call_lock */
+static int start_error;					   /* under call_lock */
+static struct sockaddr_un socket_name; /* written before the first job is done */
+static socklen_t socket_name_bytes;
 
-static atomic_bool enabled;
-static void (*thread_began)(void); /* written before enabled */
+static atomic_bool thread_enabled;
+static void (*thread_began)(void); /* written before thread_enabled */
 
 static _Thread_local bool on_driver_thread;
 
@@ -69,22 +69,22 @@ bool client_driver_thread_here(void)
 void client_driver_thread_enable(void (*began)(void))
 {
 	thread_began = began;
-	atomic_store(&enabled, true);
+	atomic_store(&thread_enabled, true);
 }
 
 bool client_driver_thread_enabled(void)
 {
-	return atomic_load(&enabled);
+	return atomic_load(&thread_enabled);
 }
 
 /* Inside the gate, or in a process with one thread. */
 static void driver_thread_forked(void)
 {
-	calls = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	job = NULL;
-	state = NOT_STARTED;
+	call_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	job_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	job_changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	current_job = NULL;
+	thread_state = NOT_STARTED;
 }
 
 static struct client_fork_handler fork_handler = {.forked = driver_thread_forked};
@@ -100,10 +100,10 @@ static int listener_open(void)
 	    (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	name_bytes = sizeof(name);
+	socket_name_bytes = sizeof(socket_name);
 	if (syscall(SYS_bind, fd, &any, sizeof(any.sun_family)) < 0 ||
 	    syscall(SYS_listen, fd, BACKLOG) < 0 ||
-	    syscall(SYS_getsockname, fd, &name, &name_bytes) < 0)
+	    syscall(SYS_getsockname, fd, &socket_name, &socket_name_bytes) < 0)
 		return -errno;
 	return fd;
 }
@@ -185,17 +185,17 @@ static void job_perform(struct job *todo, int listening)
 
 static struct job *job_wait(void)
 {
-	scoped_lock(&lock);
-	while (!job)
-		pthread_cond_wait(&changed, &lock);
-	return job;
+	scoped_lock(&job_lock);
+	while (!current_job)
+		pthread_cond_wait(&job_changed, &job_lock);
+	return current_job;
 }
 
 static void job_finish(void)
 {
-	scoped_lock(&lock);
-	job = NULL;
-	pthread_cond_broadcast(&changed);
+	scoped_lock(&job_lock);
+	current_job = NULL;
+	pthread_cond_broadcast(&job_changed);
 }
 
 /* Loading a driver needs the lock of the dynamic loader. A program that calls from a library's
@@ -234,14 +234,14 @@ static void *driver_thread_main(void *unused)
 
 /* --- In the thread of a caller */
 
-/* Under calls. */
+/* Under call_lock. */
 static int job_run(struct job *todo)
 {
-	scoped_lock(&lock);
-	job = todo;
-	pthread_cond_broadcast(&changed);
-	while (job)
-		pthread_cond_wait(&changed, &lock);
+	scoped_lock(&job_lock);
+	current_job = todo;
+	pthread_cond_broadcast(&job_changed);
+	while (current_job)
+		pthread_cond_wait(&job_changed, &job_lock);
 	return todo->rc;
 }
 
@@ -262,18 +262,18 @@ static int job_do_nothing(int fd, void *argument)
 	return 0;
 }
 
-/* Under calls. The packet waits in the queue, so caller and thread never wait for each other. If
- * other processes have filled the queue, a job without a result empties the queue. */
+/* Under call_lock. The packet waits in the queue, so caller and thread never wait for each other.
+ * If other processes have filled the queue, a job without a result empties the queue. */
 static int job_run_with_fd(struct job *todo, int fd)
 {
 	int rc = -EAGAIN;
 
-	for (unsigned tries = 0; rc == -EAGAIN && tries < TRIES; tries++) {
+	for (unsigned attempt = 0; rc == -EAGAIN && attempt < TRIES; attempt++) {
 		AUTO_CLOSE int connection =
 		    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (connection < 0)
 			return -errno;
-		if (connect(connection, (struct sockaddr *)&name, name_bytes) == 0) {
+		if (connect(connection, (struct sockaddr *)&socket_name, socket_name_bytes) == 0) {
 			rc = fd_send(connection, fd);
 			return rc < 0 ? rc : job_run(todo);
 		}
@@ -284,21 +284,21 @@ static int job_run_with_fd(struct job *todo, int fd)
 	return rc;
 }
 
-/* Under calls. */
+/* Under call_lock. */
 static int job_run_first(struct job *first)
 {
 	int64_t end = clock_ns() + START_S * CLOCK_SECOND;
 
-	scoped_lock(&lock);
-	job = first;
-	pthread_cond_broadcast(&changed);
-	while (job)
-		if (clock_cond_wait(&changed, &lock, end) == ETIMEDOUT)
+	scoped_lock(&job_lock);
+	current_job = first;
+	pthread_cond_broadcast(&job_changed);
+	while (current_job)
+		if (clock_cond_wait(&job_changed, &job_lock, end) == ETIMEDOUT)
 			return -ETIMEDOUT;
 	return first->rc;
 }
 
-/* Under calls. */
+/* Under call_lock. */
 static int thread_start(void)
 {
 	static struct job first; /* static: a late thread still finds the job */
@@ -319,17 +319,17 @@ static int thread_start(void)
 /* A cancelled thread must not leave a job behind. */
 static int cancel_disable(void)
 {
-	int before;
+	int old_state;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	return before;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_state);
+	return old_state;
 }
 
-static void cancel_restore(const int *before)
+static void cancel_restore(const int *old_state)
 {
 	int unused;
 
-	pthread_setcancelstate(*before, &unused);
+	pthread_setcancelstate(*old_state, &unused);
 }
 
 #define UNCANCELLED()                                                                              \
@@ -339,12 +339,12 @@ int client_driver_thread_start(void)
 {
 	UNCANCELLED();
 	client_fork_handler_register(&fork_handler);
-	scoped_lock(&calls);
-	if (state == NOT_STARTED) {
-		failure = thread_start();
-		state = failure < 0 ? FAILED : STARTED;
+	scoped_lock(&call_lock);
+	if (thread_state == NOT_STARTED) {
+		start_error = thread_start();
+		thread_state = start_error < 0 ? FAILED : STARTED;
 	}
-	return failure;
+	return start_error;
 }
 
 int client_driver_thread_call(int (*work)(int fd, void *argument), void *argument, int fd)
@@ -352,8 +352,8 @@ int client_driver_thread_call(int (*work)(int fd, void *argument), void *argumen
 	struct job todo = {.work = work, .argument = argument, .with_fd = fd >= 0};
 
 	UNCANCELLED();
-	scoped_lock(&calls);
-	if (state != STARTED)
+	scoped_lock(&call_lock);
+	if (thread_state != STARTED)
 		return -ESRCH;
 	return fd >= 0 ? job_run_with_fd(&todo, fd) : job_run(&todo);
 }
