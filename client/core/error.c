@@ -6,21 +6,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char text[640];
+static _Thread_local char error_text[640];
 
 int client_fail(int error, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
+	vsnprintf(error_text, sizeof(error_text), format, arguments);
 	va_end(arguments);
 	return -error;
 }
 
 const char *client_error_text(void)
 {
-	return text;
+	return error_text;
 }
 
 int client_errno_return(int rc)

@@ -11,10 +11,10 @@
 /* Writers first: otherwise threads that keep calling would delay a fork for ever. */
 #define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 
-static pthread_rwlock_t gate = GATE_OPEN;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_int owner; /* the process that the state in memory belongs to */
-static _Thread_local unsigned inside;
+static pthread_rwlock_t fork_gate = GATE_OPEN;
+static pthread_once_t start_once = PTHREAD_ONCE_INIT;
+static atomic_int owner_pid; /* the process that the state in memory belongs to */
+static _Thread_local unsigned call_depth;
 
 /* Taken inside the gate alone, so that no child finds the lock held. */
 static pthread_mutex_t handlers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,7 +32,7 @@ void client_fork_handler_register(struct client_fork_handler *handler)
 
 static void fork_handlers_call(void)
 {
-	if (atomic_exchange(&owner, getpid()) == getpid())
+	if (atomic_exchange(&owner_pid, getpid()) == getpid())
 		return;
 	for (const struct client_fork_handler *at = handlers; at; at = at->next)
 		at->forked();
@@ -40,48 +40,48 @@ static void fork_handlers_call(void)
 
 static void gate_close(void)
 {
-	if (!inside)
-		pthread_rwlock_wrlock(&gate);
+	if (!call_depth)
+		pthread_rwlock_wrlock(&fork_gate);
 }
 
 static void gate_open_in_parent(void)
 {
-	if (!inside)
-		pthread_rwlock_unlock(&gate);
+	if (!call_depth)
+		pthread_rwlock_unlock(&fork_gate);
 }
 
 static void gate_reset_in_child(void)
 {
-	if (inside)
+	if (call_depth)
 		return;
-	gate = (pthread_rwlock_t)GATE_OPEN;
+	fork_gate = (pthread_rwlock_t)GATE_OPEN;
 	fork_handlers_call();
 }
 
 static void process_start(void)
 {
-	atomic_store(&owner, getpid());
+	atomic_store(&owner_pid, getpid());
 	pthread_atfork(gate_close, gate_open_in_parent, gate_reset_in_child);
 }
 
 void client_enter(void)
 {
-	pthread_once(&once, process_start);
-	if (inside++)
+	pthread_once(&start_once, process_start);
+	if (call_depth++)
 		return;
-	pthread_rwlock_rdlock(&gate);
+	pthread_rwlock_rdlock(&fork_gate);
 	/* A child that was made without fork(3) has not called the handlers. */
-	if (atomic_load_explicit(&owner, memory_order_relaxed) != getpid())
+	if (atomic_load_explicit(&owner_pid, memory_order_relaxed) != getpid())
 		fork_handlers_call();
 }
 
 void client_leave(void)
 {
-	if (--inside == 0)
-		pthread_rwlock_unlock(&gate);
+	if (--call_depth == 0)
+		pthread_rwlock_unlock(&fork_gate);
 }
 
 void client_inside(void)
 {
-	inside++;
+	call_depth++;
 }
