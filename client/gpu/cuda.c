@@ -9,29 +9,30 @@
 #include "client/core/error.h"
 #include "common/cleanup.h"
 
-#define WHY_MAX 160
+#define REASON_MAX 160
 
 #define ROW(need, field, symbol, arguments) {#symbol, offsetof(struct client_cuda, field), need},
-static const struct driver_symbol symbols[] = {CUDA_CLIENT_FUNCTIONS(ROW)};
+static const struct driver_symbol cuda_symbols[] = {CUDA_CLIENT_FUNCTIONS(ROW)};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_cuda loaded; /* written once, under lock */
+static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_cuda loaded_cuda; /* written once, under cuda_lock */
 
 int client_cuda_get(const struct client_cuda **cuda)
 {
-	char why[WHY_MAX];
+	char reason[REASON_MAX];
 	void *library;
 
-	scoped_lock(&lock);
-	if (!loaded.cu.library) {
-		struct client_cuda made = {0};
-		if (driver_load_cuda(&made.cu, why, sizeof(why)) < 0 ||
-		    driver_load("libcuda.so.1", symbols, sizeof(symbols) / sizeof(symbols[0]),
-				&made, why, sizeof(why), &library) < 0)
-			return client_fail(ENODEV, "no CUDA driver: %s", why);
-		loaded = made;
+	scoped_lock(&cuda_lock);
+	if (!loaded_cuda.cu.library) {
+		struct client_cuda new_cuda = {0};
+		if (driver_load_cuda(&new_cuda.cu, reason, sizeof(reason)) < 0 ||
+		    driver_load("libcuda.so.1", cuda_symbols,
+				sizeof(cuda_symbols) / sizeof(cuda_symbols[0]), &new_cuda, reason,
+				sizeof(reason), &library) < 0)
+			return client_fail(ENODEV, "no CUDA driver: %s", reason);
+		loaded_cuda = new_cuda;
 	}
-	*cuda = &loaded;
+	*cuda = &loaded_cuda;
 	return 0;
 }
 
@@ -98,7 +99,7 @@ int client_cuda_current(const struct client_cuda *cuda, gm_CUdevice *device)
 int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_CUdevice *device)
 {
 	gm_CUdevice found;
-	gm_CUuuid of;
+	gm_CUuuid found_uuid;
 	int count = 0;
 
 	gm_CUresult result = cuda->cu.cuDeviceGetCount(&count);
@@ -106,8 +107,8 @@ int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_
 		return client_cuda_result(cuda, result, "cuDeviceGetCount");
 	for (int i = 0; i < count; i++) {
 		if (cuda->cu.cuDeviceGet(&found, i) != GM_CUDA_SUCCESS ||
-		    cuda->cu.cuDeviceGetUuid(&of, found) != GM_CUDA_SUCCESS ||
-		    memcmp(of.bytes, uuid, sizeof(of.bytes)) != 0)
+		    cuda->cu.cuDeviceGetUuid(&found_uuid, found) != GM_CUDA_SUCCESS ||
+		    memcmp(found_uuid.bytes, uuid, sizeof(found_uuid.bytes)) != 0)
 			continue;
 		*device = found;
 		return 0;

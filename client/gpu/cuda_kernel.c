@@ -47,15 +47,15 @@ static int kernel_load_driver(struct kernel *kernel)
 #define KERNEL_ROW(field, symbol, arguments)                                                       \
 	{#symbol, offsetof(struct kernel_functions, field), REQUIRED},
 	static const struct driver_symbol symbols[] = {KERNEL_FUNCTIONS(KERNEL_ROW)};
-	char why[160];
+	char reason[160];
 	void *library;
 
 	int rc = client_cuda_get(&kernel->cuda);
 	if (rc < 0)
 		return rc;
 	if (driver_load("libcuda.so.1", symbols, sizeof(symbols) / sizeof(symbols[0]),
-			&kernel->functions, why, sizeof(why), &library) < 0)
-		return client_fail(ENODEV, "%s", why);
+			&kernel->functions, reason, sizeof(reason), &library) < 0)
+		return client_fail(ENODEV, "%s", reason);
 	return client_cuda_result(kernel->cuda, kernel->cuda->cu.cuInit(0), "cuInit");
 }
 
@@ -97,22 +97,22 @@ static int kernel_load(struct kernel *kernel, const char *image, const char *nam
 int cuda_kernel_open(const struct client_gpu_kernel *kernel, const uint8_t uuid[16],
 		     uint64_t blocks, void **state)
 {
-	struct kernel *made = calloc(1, sizeof(*made));
+	struct kernel *new_kernel = calloc(1, sizeof(*new_kernel));
 
-	if (!made)
+	if (!new_kernel)
 		return client_fail(ENOMEM, "no memory");
-	made->threads = kernel->threads;
-	made->threads_per_block = kernel->threads_per_block;
-	made->blocks = blocks;
-	int rc = kernel_load_driver(made);
+	new_kernel->threads = kernel->threads;
+	new_kernel->threads_per_block = kernel->threads_per_block;
+	new_kernel->blocks = blocks;
+	int rc = kernel_load_driver(new_kernel);
 	if (rc == 0)
-		rc = kernel_set_context(made, uuid);
+		rc = kernel_set_context(new_kernel, uuid);
 	if (rc == 0)
-		rc = kernel_load(made, kernel->image, kernel->name);
+		rc = kernel_load(new_kernel, kernel->image, kernel->name);
 	if (rc < 0)
-		cuda_kernel_close(made);
+		cuda_kernel_close(new_kernel);
 	else
-		*state = made;
+		*state = new_kernel;
 	return rc;
 }
 
