@@ -17,21 +17,21 @@
 /* The best way first, for a program that uses CUDA. In any other program the library avoids CUDA,
  * because CUDA does not survive a fork and a child may want to use CUDA. Such a program tries
  * Vulkan first, and initialises CUDA only if Vulkan does not work. */
-static const struct bar_way *const with_cuda[] = {&cuda_bar_dmabuf, &cuda_bar_gdrcopy,
-						  &cuda_bar_vulkan};
-static const struct bar_way *const without_cuda[] = {&cuda_bar_vulkan, &cuda_bar_dmabuf,
-						     &cuda_bar_gdrcopy};
-#define WAYS ((int)(sizeof(with_cuda) / sizeof(with_cuda[0])))
+static const struct bar_way *const ways_with_cuda[] = {&cuda_bar_dmabuf, &cuda_bar_gdrcopy,
+						       &cuda_bar_vulkan};
+static const struct bar_way *const ways_without_cuda[] = {&cuda_bar_vulkan, &cuda_bar_dmabuf,
+							  &cuda_bar_gdrcopy};
+#define WAYS ((int)(sizeof(ways_with_cuda) / sizeof(ways_with_cuda[0])))
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_bar *opened; /* under lock; an entry is never changed or freed */
-static bool of_parent;		  /* the parent of this process had opened ways */
+static pthread_mutex_t bar_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_bar *open_bars; /* under bar_lock; an entry is never changed or freed */
+static bool parent_had_bars;	     /* this process is a child of fork(2) */
 
 /* The child cannot use the drivers' state, and closing the state would harm the parent. */
 static void bars_forked(void)
 {
-	of_parent = of_parent || opened;
-	opened = NULL;
+	parent_had_bars = parent_had_bars || open_bars;
+	open_bars = NULL;
 }
 
 static struct client_fork_handler fork_handler = {.forked = bars_forked};
@@ -56,28 +56,28 @@ static int bar_prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
 	return rc;
 }
 
-/* Under lock. */
+/* Under bar_lock. */
 static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struct client_bar **bar,
-			char *why)
+			char *reason)
 {
-	AUTO_FREE struct client_bar *made = calloc(1, sizeof(*made));
+	AUTO_FREE struct client_bar *new_bar = calloc(1, sizeof(*new_bar));
 
-	if (!made)
+	if (!new_bar)
 		return -ENOMEM;
 	client_fork_handler_register(&fork_handler);
-	made->way = way;
-	memcpy(made->device.uuid.bytes, uuid, sizeof(made->device.uuid.bytes));
-	int rc = way->needs == BAR_NEEDS_CUDA ? bar_prepare_cuda(made, uuid) : 0;
+	new_bar->way = way;
+	memcpy(new_bar->device.uuid.bytes, uuid, sizeof(new_bar->device.uuid.bytes));
+	int rc = way->needs == BAR_NEEDS_CUDA ? bar_prepare_cuda(new_bar, uuid) : 0;
 	if (rc < 0) {
-		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
+		snprintf(reason, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return -ENOTSUP;
 	}
-	if (client_way_open(made, why) < 0)
+	if (client_way_open(new_bar, reason) < 0)
 		return -ENOTSUP;
-	made->next = opened;
-	opened = made;
-	*bar = made;
-	made = NULL;
+	new_bar->next = open_bars;
+	open_bars = new_bar;
+	*bar = new_bar;
+	new_bar = NULL;
 	return 0;
 }
 
@@ -87,30 +87,30 @@ static const struct bar_way *way_of(int rank)
 		return &cuda_bar_system;
 	if (rank == CLIENT_BAR_VULKAN)
 		return &cuda_bar_vulkan;
-	return client_cuda_running() ? with_cuda[rank] : without_cuda[rank];
+	return client_cuda_running() ? ways_with_cuda[rank] : ways_without_cuda[rank];
 }
 
-int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *why)
+int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *reason)
 {
-	scoped_lock(&lock);
+	scoped_lock(&bar_lock);
 	if (rank >= WAYS)
 		return -ENOENT;
 	const struct bar_way *way = way_of(rank);
 	if (!way_wanted(way)) {
-		snprintf(why, BAR_REASON_MAX, "left out by GPUMEM_BAR");
+		snprintf(reason, BAR_REASON_MAX, "left out by GPUMEM_BAR");
 		return -ENOTSUP;
 	}
-	if (of_parent) {
-		snprintf(why, BAR_REASON_MAX, "the driver does not survive fork");
+	if (parent_had_bars) {
+		snprintf(reason, BAR_REASON_MAX, "the driver does not survive fork");
 		return -ENOTSUP;
 	}
-	for (struct client_bar *at = opened; at; at = at->next) {
+	for (struct client_bar *at = open_bars; at; at = at->next) {
 		if (at->way == way && memcmp(at->device.uuid.bytes, uuid, 16) == 0) {
 			*bar = at;
 			return 0;
 		}
 	}
-	return bar_open_new(uuid, way, bar, why);
+	return bar_open_new(uuid, way, bar, reason);
 }
 
 static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t bytes)
@@ -121,9 +121,9 @@ static void gpu_unmap(const struct client_bar *bar, gm_CUdeviceptr at, uint64_t 
 	bar->cuda->cu.cuMemAddressFree(at, bytes);
 }
 
-/* Maps the chunk for the GPU: dma-bufs and GDRCopy know memory only by its device address. wanted:
+/* Maps the chunk for the GPU: dma-bufs and GDRCopy know memory only by its device address. hint:
  * the address, if it is free, or NULL. */
-static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk, void *wanted,
+static int gpu_map(const struct client_bar *bar, const struct client_chunk *chunk, void *hint,
 		   gm_CUdeviceptr *at)
 {
 	const struct client_cuda *cuda = bar->cuda;
@@ -139,7 +139,7 @@ static int gpu_map(const struct client_bar *bar, const struct client_chunk *chun
 	if (result != GM_CUDA_SUCCESS)
 		return client_cuda_result(cuda, result, "cuMemImportFromShareableHandle");
 	result = cuda->cu.cuMemAddressReserve(&address, chunk->bytes, 0,
-					      (gm_CUdeviceptr)(uintptr_t)wanted, 0);
+					      (gm_CUdeviceptr)(uintptr_t)hint, 0);
 	if (result == GM_CUDA_SUCCESS) {
 		result = cuda->cu.cuMemMap(address, chunk->bytes, 0, handle, 0);
 		if (result != GM_CUDA_SUCCESS)
@@ -159,12 +159,13 @@ static int gpu_map(const struct client_bar *bar, const struct client_chunk *chun
 
 static bool address_hold(void *at, size_t bytes)
 {
-	void *held = mmap(at, bytes, PROT_NONE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	void *reservation =
+	    mmap(at, bytes, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
-	if (held != MAP_FAILED && held != at)
-		munmap(held, bytes);
-	return held == at;
+	if (reservation != MAP_FAILED && reservation != at)
+		munmap(reservation, bytes);
+	return reservation == at;
 }
 
 /* Moves a mapping whose way cannot choose the address. The way will unmap the old address later, so
@@ -182,36 +183,36 @@ static int piece_move(struct client_bar_piece *piece, void *at)
 }
 
 int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, void *at,
-		   struct client_bar_piece *piece, char *why)
+		   struct client_bar_piece *piece, char *reason)
 {
-	struct client_bar_piece made = {.bytes = chunk->bytes};
-	void *wanted = bar->way->at_gpu_address ? at : NULL;
+	struct client_bar_piece new_piece = {.bytes = chunk->bytes};
+	void *hint = bar->way->at_gpu_address ? at : NULL;
 	int rc = 0;
 
 	/* The driver reserves no address that is reserved already. */
-	if (wanted)
-		munmap(wanted, made.bytes);
+	if (hint)
+		munmap(hint, new_piece.bytes);
 	if (bar->way->needs == BAR_NEEDS_CUDA)
-		rc = gpu_map(bar, chunk, wanted, &made.gpu);
+		rc = gpu_map(bar, chunk, hint, &new_piece.gpu);
 	if (rc < 0) {
-		if (wanted)
-			address_hold(wanted, made.bytes);
-		snprintf(why, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
+		if (hint)
+			address_hold(hint, new_piece.bytes);
+		snprintf(reason, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return rc;
 	}
-	rc = client_way_map(bar, chunk->fd, at, &made, why);
+	rc = client_way_map(bar, chunk->fd, at, &new_piece, reason);
 	if (rc < 0) {
-		gpu_unmap(bar, made.gpu, made.bytes);
+		gpu_unmap(bar, new_piece.gpu, new_piece.bytes);
 		if (at)
-			address_hold(at, made.bytes);
+			address_hold(at, new_piece.bytes);
 		return rc;
 	}
-	made.at = made.address;
-	if (at && made.at != at && wanted)
-		address_hold(at, made.bytes);
-	else if (at && made.at != at)
-		piece_move(&made, at);
-	*piece = made;
+	new_piece.at = new_piece.address;
+	if (at && new_piece.at != at && hint)
+		address_hold(at, new_piece.bytes);
+	else if (at && new_piece.at != at)
+		piece_move(&new_piece, at);
+	*piece = new_piece;
 	return 0;
 }
 

@@ -36,28 +36,27 @@ struct client_bar_piece {
 };
 
 /* Gives the ways for a GPU, the best way for rank 0, the next for rank 1, ..., and for
- * CLIENT_BAR_SYSTEM the way for memory in system memory. -ENOTSUP: this way does not work, and why
- * has the reason. -ENOENT: there are no more ways. */
+ * CLIENT_BAR_SYSTEM the way for memory in system memory. -ENOTSUP: this way does not work, for the
+ * reason given. -ENOENT: there are no more ways. */
 #define CLIENT_BAR_SYSTEM (-1)
 /* The only way for memory that Vulkan allocated: CUDA does not know the descriptors. */
 #define CLIENT_BAR_VULKAN (-2)
-int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *why);
+int client_bar_open(const uint8_t uuid[16], int rank, struct client_bar **bar, char *reason);
 
 /* Maps a chunk at an address of a reservation, or anywhere for NULL. If neither the way nor the
- * kernel can put the mapping there, piece->at is another address. 0 or -errno, with the reason in
- * why. */
+ * kernel can put the mapping there, piece->at is another address. 0 or -errno, with the reason. */
 int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, void *at,
-		   struct client_bar_piece *piece, char *why);
+		   struct client_bar_piece *piece, char *reason);
 /* Removes the mapping at piece->at. */
 void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *piece);
 /* The same, and reserves the address: false if another thread took the address just then. */
 bool client_bar_park(struct client_bar *bar, const struct client_bar_piece *piece);
 
 /* Compares some bytes of the mapping with those that the daemon reads through file, any descriptor
- * of the file. 0, or -EILSEQ with the reason in why. CLIENT_BAR_COPY: the mapping is of a private
+ * of the file. 0, or -EILSEQ with the reason. CLIENT_BAR_COPY: the mapping is of a private
  * copy, which may differ from the file by now. */
 enum client_bar_subject { CLIENT_BAR_FILE, CLIENT_BAR_COPY };
 int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size, int file,
-		     enum client_bar_subject subject, char *why);
+		     enum client_bar_subject subject, char *reason);
 
 #endif
