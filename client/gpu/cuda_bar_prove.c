@@ -44,7 +44,7 @@ static int samples_read(int fd, void *argument)
 }
 
 struct verdict {
-	unsigned same, different; /* lines with a byte that is not zero, on either side */
+	unsigned n_same, n_different; /* lines with a byte that is not zero, on either side */
 };
 
 static void verdict_add_line(struct verdict *verdict, const char *file, const char *mapping)
@@ -52,28 +52,28 @@ static void verdict_add_line(struct verdict *verdict, const char *file, const ch
 	static const char zero[LINE];
 
 	if (memcmp(file, mapping, LINE) != 0)
-		verdict->different++;
+		verdict->n_different++;
 	else if (memcmp(file, zero, LINE) != 0)
-		verdict->same++;
+		verdict->n_same++;
 }
 
 static struct verdict samples_compare(const struct samples *samples, const char *mapping)
 {
 	struct verdict verdict = {0, 0};
-	char seen[SAMPLE_BYTES];
+	char sample[SAMPLE_BYTES];
 
 	for (unsigned i = 0; i < SAMPLES; i++) {
 		size_t lines = samples->bytes[i] / LINE;
-		stream_load(seen, mapping + samples->at[i], lines * LINE);
+		stream_load(sample, mapping + samples->at[i], lines * LINE);
 		for (size_t line = 0; line < lines; line++)
 			verdict_add_line(&verdict, samples->data[i] + line * LINE,
-					 seen + line * LINE);
+					 sample + line * LINE);
 	}
 	return verdict;
 }
 
 int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size, int file,
-		     enum client_bar_subject subject, char *why)
+		     enum client_bar_subject subject, char *reason)
 {
 	struct samples samples = {0};
 
@@ -81,18 +81,18 @@ int client_bar_prove(struct client_bar *bar, const char *mapping, uint64_t size,
 		return 0;
 	samples.at[1] = (size - SAMPLE_BYTES) / 2 / LINE * LINE;
 	samples.at[2] = (size - SAMPLE_BYTES) / LINE * LINE;
-	for (unsigned tries = 0; tries < TRIES; tries++) {
+	for (unsigned attempt = 0; attempt < TRIES; attempt++) {
 		const struct timespec pause = {.tv_nsec = PAUSE_NS};
 		if (client_private_fd(file, O_RDONLY, samples_read, &samples) < 0)
 			return 0; /* no test is possible: a sandbox, or no right to open the file
 				     again */
 		struct verdict verdict = samples_compare(&samples, mapping);
-		if (verdict.same)
+		if (verdict.n_same)
 			atomic_store(&bar->proven, true);
-		if (verdict.same || !verdict.different || subject == CLIENT_BAR_COPY)
+		if (verdict.n_same || !verdict.n_different || subject == CLIENT_BAR_COPY)
 			return 0;
 		nanosleep(&pause, NULL); /* another process may be writing */
 	}
-	snprintf(why, BAR_REASON_MAX, "its mapping does not show the file's bytes");
+	snprintf(reason, BAR_REASON_MAX, "its mapping does not show the file's bytes");
 	return -EILSEQ;
 }

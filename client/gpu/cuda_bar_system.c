@@ -9,9 +9,9 @@
 #include "backend/cuda/driver.h"
 #include "client/gpu/cuda_bar.h"
 
-static int system_open(const struct bar_device *device, void **state, char *why)
+static int system_open(const struct bar_device *device, void **state, char *reason)
 {
-	(void)why;
+	(void)reason;
 	*state = (void *)device;
 	return 0;
 }
@@ -23,7 +23,7 @@ static void system_close(void *state)
 
 /* The driver refuses the CPU's access to memory of a GPU. */
 static int system_map(void *state, const struct bar_source *source, void *at, void **address,
-		      void **mapping, char *why)
+		      void **mapping, char *reason)
 {
 	const struct bar_device *device = state;
 	gm_CUmemAccessDesc access = {
@@ -39,7 +39,7 @@ static int system_map(void *state, const struct bar_source *source, void *at, vo
 		access.location.id = node;
 	gm_CUresult result = device->cu->cuMemSetAccess(source->address, source->bytes, &access, 1);
 	if (result != GM_CUDA_SUCCESS) {
-		snprintf(why, BAR_REASON_MAX, "a part of the file is in the GPU's own memory");
+		snprintf(reason, BAR_REASON_MAX, "a part of the file is in the GPU's own memory");
 		return -ENOTSUP;
 	}
 	*address = (void *)(uintptr_t)source->address;

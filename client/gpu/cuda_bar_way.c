@@ -34,17 +34,18 @@ static bool driver_is_in_use(void)
  * that may not have a second table uses its only one. Under the lock of cuda_bar.c. */
 static bool driver_thread_usable(void)
 {
-	static enum { UNDECIDED, DRIVER_THREAD, CALLER_THREAD } where;
+	static enum { UNDECIDED, DRIVER_THREAD, CALLER_THREAD } chosen_thread;
 
-	if (where == UNDECIDED)
-		where = client_driver_thread_enabled() && !driver_is_in_use() ? DRIVER_THREAD
-									      : CALLER_THREAD;
-	return where == DRIVER_THREAD && client_driver_thread_start() == 0;
+	if (chosen_thread == UNDECIDED)
+		chosen_thread = client_driver_thread_enabled() && !driver_is_in_use()
+				    ? DRIVER_THREAD
+				    : CALLER_THREAD;
+	return chosen_thread == DRIVER_THREAD && client_driver_thread_start() == 0;
 }
 
 struct opening {
 	struct client_bar *bar;
-	char *why;
+	char *reason;
 };
 
 static int way_open(int fd, void *argument)
@@ -53,12 +54,12 @@ static int way_open(int fd, void *argument)
 	struct client_bar *bar = opening->bar;
 
 	(void)fd;
-	return bar->way->open(&bar->device, &bar->state, opening->why);
+	return bar->way->open(&bar->device, &bar->state, opening->reason);
 }
 
-int client_way_open(struct client_bar *bar, char *why)
+int client_way_open(struct client_bar *bar, char *reason)
 {
-	struct opening opening = {bar, why};
+	struct opening opening = {bar, reason};
 
 	bar->on_driver_thread = way_wants_driver_thread(bar->way) && driver_thread_usable();
 	return bar->on_driver_thread ? client_driver_thread_call(way_open, &opening, -1)
@@ -80,7 +81,7 @@ struct mapping {
 	struct client_bar *bar;
 	void *at;
 	struct client_bar_piece *piece;
-	char *why;
+	char *reason;
 };
 
 static int way_map(int fd, void *argument)
@@ -93,20 +94,20 @@ static int way_map(int fd, void *argument)
 	    .fd = fd};
 
 	return bar->way->map(bar->state, &source.base, mapping->at, &piece->address,
-			     &piece->mapping, mapping->why);
+			     &piece->mapping, mapping->reason);
 }
 
 int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_piece *piece,
-		   char *why)
+		   char *reason)
 {
-	struct mapping mapping = {bar, at, piece, why};
+	struct mapping mapping = {bar, at, piece, reason};
 
 	if (!bar->on_driver_thread)
 		return way_map(fd, &mapping);
-	why[0] = '\0';
+	reason[0] = '\0';
 	int rc = client_driver_thread_call(way_map, &mapping, fd);
-	if (rc < 0 && !why[0])
-		snprintf(why, BAR_REASON_MAX, "handing a chunk over: %s", strerror(-rc));
+	if (rc < 0 && !reason[0])
+		snprintf(reason, BAR_REASON_MAX, "handing a chunk over: %s", strerror(-rc));
 	return rc;
 }
 

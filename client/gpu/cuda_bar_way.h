@@ -6,13 +6,13 @@
 
 #include "client/gpu/cuda_bar.h"
 
-/* Sets the state and on_driver_thread. 0 or -errno, with the reason in why. */
-int client_way_open(struct client_bar *bar, char *why);
+/* Sets the state and on_driver_thread. 0 or -errno, with the reason. */
+int client_way_open(struct client_bar *bar, char *reason);
 
 /* Maps the allocation of fd (piece->bytes, and at the device address piece->gpu if the way needs
- * one), and sets the piece's address and mapping. 0 or -errno, with the reason in why. */
+ * one), and sets the piece's address and mapping. 0 or -errno, with the reason. */
 int client_way_map(struct client_bar *bar, int fd, void *at, struct client_bar_piece *piece,
-		   char *why);
+		   char *reason);
 void client_way_unmap(struct client_bar *bar, const struct client_bar_piece *piece);
 
 #endif
