@@ -127,26 +127,28 @@ static int devices_find(const struct client_cuda *cuda, const struct client_layo
 	return 0;
 }
 
-/* wanted: bytes that the caller cannot do without, or 0. */
-static int range_reserve(struct device_map *map, const struct client_layout *layout, size_t wanted)
+/* bytes_needed: bytes that the caller cannot do without, or 0. */
+static int range_reserve(struct device_map *map, const struct client_layout *layout,
+			 size_t bytes_needed)
 {
-	size_t least = wanted > layout->bytes ? wanted : layout->bytes;
-	size_t room = wanted ? least : client_range_room(layout->bytes);
+	size_t bytes_min = bytes_needed > layout->bytes ? bytes_needed : layout->bytes;
+	size_t room = bytes_needed ? bytes_min : client_range_room(layout->bytes);
 
 	gm_CUresult result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
 	if (result != GM_CUDA_SUCCESS) {
-		room = least;
+		room = bytes_min;
 		result = map->head.cuda->cu.cuMemAddressReserve(&map->base, room, 0, 0, 0);
 	}
 	if (result == GM_CUDA_ERROR_OUT_OF_MEMORY)
-		return client_fail(ENOMEM, "no GPU address space for %zu bytes", least);
+		return client_fail(ENOMEM, "no GPU address space for %zu bytes", bytes_min);
 	map->reserved = room;
 	return client_cuda_result(map->head.cuda, result, "cuMemAddressReserve");
 }
 
-static int device_map_new(struct device_map *map, const struct client_layout *layout, size_t wanted)
+static int device_map_new(struct device_map *map, const struct client_layout *layout,
+			  size_t bytes_needed)
 {
-	int rc = range_reserve(map, layout, wanted);
+	int rc = range_reserve(map, layout, bytes_needed);
 	if (rc < 0)
 		return rc;
 	rc = chunks_map(map, layout);
@@ -158,19 +160,19 @@ static int device_map_new(struct device_map *map, const struct client_layout *la
 static int device_map_create(struct client_device_map *map, const struct client_layout *layout,
 			     const struct client_cuda *cuda, uint64_t devices)
 {
-	struct device_map *made = malloc(sizeof(*made));
+	struct device_map *new_map = malloc(sizeof(*new_map));
 
-	if (!made)
+	if (!new_map)
 		return client_fail(ENOMEM, "no memory");
-	*made = (struct device_map){.head = {.cuda = cuda}, .devices = devices};
-	int rc = device_map_new(made, layout, map->room);
+	*new_map = (struct device_map){.head = {.cuda = cuda}, .devices = devices};
+	int rc = device_map_new(new_map, layout, map->room);
 	if (rc < 0)
-		free(made);
+		free(new_map);
 	else
 		*map = (struct client_device_map){.vendor = &client_gpu_cuda,
-						  .base = made->base,
-						  .mapped = made->mapped,
-						  .state = made};
+						  .base = new_map->base,
+						  .mapped = new_map->mapped,
+						  .state = new_map};
 	return rc;
 }
 

@@ -32,32 +32,32 @@ static void range_free_from(const struct client_range *range, size_t from)
  * way has unmapped, so this function does not touch that address again. */
 static void pieces_unmap(struct host_map *map, uint32_t first)
 {
-	size_t end = 0, kept = 0;
+	size_t end = 0, bytes_kept = 0;
 
 	for (uint32_t i = 0; i < map->n_pieces; i++) {
 		if (i == first)
-			kept = end;
+			bytes_kept = end;
 		if ((char *)map->pieces[i].at == map->range.base + end)
 			end += map->pieces[i].bytes;
 	}
 	if (first >= map->n_pieces)
-		kept = end;
+		bytes_kept = end;
 	range_free_from(&map->range, end);
 	for (uint32_t i = first; i < map->n_pieces; i++)
 		client_bar_unmap(map->bar, &map->pieces[i]);
 	map->n_pieces = first;
-	map->range.reserved = kept;
+	map->range.reserved = bytes_kept;
 }
 
 /* Accepts a mapping that could not be moved to its place, for a file of one chunk. There is no room
  * behind such a mapping. */
 static int piece_accept_elsewhere(struct host_map *map, const struct client_layout *layout,
-				  char *why)
+				  char *reason)
 {
 	const struct client_bar_piece *piece = &map->pieces[0];
 
 	if (layout->n_chunks > 1) {
-		snprintf(why, BAR_REASON_MAX,
+		snprintf(reason, BAR_REASON_MAX,
 			 "the file has %u chunks, and each is mapped at an address of its own",
 			 layout->n_chunks);
 		return -ENOTSUP;
@@ -68,21 +68,21 @@ static int piece_accept_elsewhere(struct host_map *map, const struct client_layo
 }
 
 static int piece_map(struct host_map *map, const struct client_layout *layout, uint32_t i,
-		     char *why)
+		     char *reason)
 {
 	const struct client_chunk *chunk = &layout->chunks[i];
 	char *at = map->range.base + chunk->offset;
 
-	int rc = client_bar_map(map->bar, chunk, at, &map->pieces[i], why);
+	int rc = client_bar_map(map->bar, chunk, at, &map->pieces[i], reason);
 	if (rc < 0)
 		return rc;
 	map->n_pieces = i + 1;
 	if (map->pieces[i].at != at)
-		rc = piece_accept_elsewhere(map, layout, why);
+		rc = piece_accept_elsewhere(map, layout, reason);
 	return rc;
 }
 
-static int pieces_map(struct host_map *map, const struct client_layout *layout, char *why)
+static int pieces_map(struct host_map *map, const struct client_layout *layout, char *reason)
 {
 	uint32_t had = map->n_pieces;
 	struct client_bar_piece *pieces =
@@ -90,12 +90,12 @@ static int pieces_map(struct host_map *map, const struct client_layout *layout, 
 	int rc = 0;
 
 	if (!pieces) {
-		snprintf(why, BAR_REASON_MAX, "no memory");
+		snprintf(reason, BAR_REASON_MAX, "no memory");
 		return -ENOMEM;
 	}
 	map->pieces = pieces;
 	for (uint32_t i = had; rc == 0 && i < layout->n_chunks; i++)
-		rc = piece_map(map, layout, i, why);
+		rc = piece_map(map, layout, i, reason);
 	if (rc == 0)
 		map->range.mapped = layout->bytes;
 	return rc;
@@ -108,18 +108,19 @@ static void host_map_undo(struct host_map *map)
 }
 
 static int host_map_through(struct host_map *map, const struct client_layout *layout, int file,
-			    char *why)
+			    char *reason)
 {
 	int rc = client_range_reserve(&map->range, layout->bytes);
 	if (rc < 0) {
-		snprintf(why, BAR_REASON_MAX, "no address space");
+		snprintf(reason, BAR_REASON_MAX, "no address space");
 		return rc;
 	}
-	rc = pieces_map(map, layout, why);
+	rc = pieces_map(map, layout, reason);
 	if (rc == 0)
-		rc = client_bar_prove(
-		    map->bar, map->range.base, layout->size, file,
-		    layout->flags & GPUMEM_LAYOUT_PRIVATE ? CLIENT_BAR_COPY : CLIENT_BAR_FILE, why);
+		rc = client_bar_prove(map->bar, map->range.base, layout->size, file,
+				      layout->flags & GPUMEM_LAYOUT_PRIVATE ? CLIENT_BAR_COPY
+									    : CLIENT_BAR_FILE,
+				      reason);
 	if (rc < 0)
 		host_map_undo(map);
 	return rc;
@@ -149,41 +150,42 @@ static int rank_first(const struct client_layout *layout, int file)
  * and the errno is that of a full BAR, which can have room again, or else ENOTSUP. */
 static int host_map_best(struct host_map *map, const struct client_layout *layout, int file)
 {
-	char all[240] = "", why[BAR_REASON_MAX];
+	char reasons[240] = "", reason[BAR_REASON_MAX];
 	int error = ENOTSUP, last = INT_MAX, rank = rank_first(layout, file);
 
 	if (rank == CLIENT_BAR_VULKAN)
 		last = rank;
 	for (; rank <= last; rank++) {
-		why[0] = '\0';
+		reason[0] = '\0';
 		*map = (struct host_map){0};
-		int rc = client_bar_open(layout->uuid, rank, &map->bar, why);
+		int rc = client_bar_open(layout->uuid, rank, &map->bar, reason);
 		if (rc == -ENOENT)
 			break;
 		if (rc == 0)
-			rc = host_map_through(map, layout, file, why);
+			rc = host_map_through(map, layout, file, reason);
 		if (rc == 0)
 			return 0;
 		if (rc == -ENOSPC || rc == -ENOMEM)
 			error = -rc;
-		size_t at = strlen(all);
-		snprintf(all + at, sizeof(all) - at, "%s%.110s", at ? "; " : "", why);
+		size_t at = strlen(reasons);
+		snprintf(reasons + at, sizeof(reasons) - at, "%s%.110s", at ? "; " : "", reason);
 	}
-	return client_fail(error, "no CPU mapping of the file's GPU memory works here: %s", all);
+	return client_fail(error, "no CPU mapping of the file's GPU memory works here: %s",
+			   reasons);
 }
 
 int cuda_host_map(struct client_host_map *map, const struct client_layout *layout, int file)
 {
 	if (map->range.base)
 		return 0;
-	struct host_map *made = malloc(sizeof(*made));
-	if (!made)
+	struct host_map *new_map = malloc(sizeof(*new_map));
+	if (!new_map)
 		return client_fail(ENOMEM, "no memory");
-	int rc = host_map_best(made, layout, file);
+	int rc = host_map_best(new_map, layout, file);
 	if (rc < 0)
-		free(made);
+		free(new_map);
 	else
-		*map = (struct client_host_map){.range = made->range, .state = made};
+		*map = (struct client_host_map){.range = new_map->range, .state = new_map};
 	return rc;
 }
 
@@ -191,19 +193,19 @@ int cuda_host_extend(struct client_host_map *map, const struct client_layout *la
 {
 	struct host_map *state = map->state;
 	uint32_t had = state->n_pieces;
-	char why[BAR_REASON_MAX];
+	char reason[BAR_REASON_MAX];
 
 	if (layout->bytes > state->range.reserved)
 		return client_fail(ENOSPC, "the file has outgrown the room behind its mapping: "
 					   "unmap it and map it again");
-	int rc = pieces_map(state, layout, why);
+	int rc = pieces_map(state, layout, reason);
 	if (rc < 0)
 		pieces_unmap(state, had);
 	map->range = state->range;
 	if (rc == 0)
 		return 0;
 	return client_fail(rc == -ENOTSUP ? ENOSPC : -rc, "mapping the new part of the file: %s",
-			   why);
+			   reason);
 }
 
 void cuda_host_unmap(struct client_host_map *map)

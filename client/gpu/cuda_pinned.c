@@ -80,14 +80,15 @@ static int pin_add(struct pinned_map *map, const struct client_layout *layout, s
 	return 0;
 }
 
-static int pinned_map_new(struct pinned_map *map, const struct client_layout *layout, size_t wanted)
+static int pinned_map_new(struct pinned_map *map, const struct client_layout *layout,
+			  size_t bytes_needed)
 {
 	const struct client_cuda *cuda = map->head.cuda;
 
 	int rc = client_cuda_result(cuda, cuda->cuCtxGetCurrent(&map->context), "cuCtxGetCurrent");
 	if (rc == 0)
-		rc = client_range_reserve(&map->range,
-					  wanted > layout->bytes ? wanted : layout->bytes);
+		rc = client_range_reserve(
+		    &map->range, bytes_needed > layout->bytes ? bytes_needed : layout->bytes);
 	if (rc < 0)
 		return rc;
 	rc = client_range_map(&map->range, layout, client_layout_protection(layout));
@@ -111,18 +112,18 @@ int cuda_pinned_map(struct client_device_map *map, const struct client_layout *l
 	/* Registered memory is portable: the devices of all contexts have access. */
 	if (rc < 0 || map->state)
 		return rc;
-	struct pinned_map *made = malloc(sizeof(*made));
-	if (!made)
+	struct pinned_map *new_map = malloc(sizeof(*new_map));
+	if (!new_map)
 		return client_fail(ENOMEM, "no memory");
-	*made = (struct pinned_map){.head = {.cuda = cuda}};
-	rc = pinned_map_new(made, layout, map->room);
+	*new_map = (struct pinned_map){.head = {.cuda = cuda}};
+	rc = pinned_map_new(new_map, layout, map->room);
 	if (rc < 0)
-		free(made);
+		free(new_map);
 	else
 		*map = (struct client_device_map){.vendor = &client_gpu_cuda,
-						  .base = made->base,
+						  .base = new_map->base,
 						  .mapped = layout->bytes,
-						  .state = made};
+						  .state = new_map};
 	return rc;
 }
 

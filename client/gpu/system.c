@@ -35,19 +35,19 @@ static int system_host_extend(struct client_host_map *map, const struct client_l
 static int system_host_map(struct client_host_map *map, const struct client_layout *layout,
 			   int file)
 {
-	struct client_host_map made = {0};
+	struct client_host_map new_map = {0};
 
 	(void)file;
 	if (map->range.base)
 		return 0;
-	int rc = client_range_reserve(&made.range, layout->bytes);
+	int rc = client_range_reserve(&new_map.range, layout->bytes);
 	if (rc < 0)
 		return rc;
-	rc = system_host_extend(&made, layout);
+	rc = system_host_extend(&new_map, layout);
 	if (rc < 0)
-		client_range_free(&made.range);
+		client_range_free(&new_map.range);
 	else
-		*map = made;
+		*map = new_map;
 	return rc;
 }
 
