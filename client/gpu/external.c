@@ -22,14 +22,14 @@ bool external_is_dmabuf(int fd)
 /* Mesa's driver for AMD makes the UUID of the PCI address, a word for each part
  * (ac_compute_device_uuid in Mesa's ac_gpu_info.c), and HIP has a UUID of another kind. Intel's
  * Vulkan and Level Zero have the same UUID. */
-bool external_is_gpu(const uint8_t wanted[16], const uint8_t *uuid, const char *pci)
+bool external_is_gpu(const uint8_t file_uuid[16], const uint8_t *uuid, const char *pci)
 {
 	char address[EXTERNAL_PCI_MAX];
 	uint32_t words[4];
 
-	if (uuid && memcmp(uuid, wanted, 16) == 0)
+	if (uuid && memcmp(uuid, file_uuid, 16) == 0)
 		return true;
-	memcpy(words, wanted, sizeof(words));
+	memcpy(words, file_uuid, sizeof(words));
 	snprintf(address, sizeof(address), "%04x:%02x:%02x.%x", words[0], words[1], words[2],
 		 words[3]);
 	return strcasecmp(address, pci) == 0;

@@ -44,6 +44,6 @@ bool external_is_dmabuf(int fd);
 /* Whether a driver's device is the GPU with Vulkan's deviceUUID. uuid: the driver's, or NULL; pci:
  * "0000:c3:00.0", or "". */
 #define EXTERNAL_PCI_MAX 32
-bool external_is_gpu(const uint8_t wanted[16], const uint8_t *uuid, const char *pci);
+bool external_is_gpu(const uint8_t file_uuid[16], const uint8_t *uuid, const char *pci);
 
 #endif

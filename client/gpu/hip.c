@@ -12,7 +12,7 @@
 #include "common/cleanup.h"
 #include "common/driver_library.h"
 
-#define WHY_MAX 160
+#define REASON_MAX 160
 
 #define FIELD(need, name, arguments) gm_hipError_t(*name) arguments;
 struct hip {
@@ -21,24 +21,24 @@ struct hip {
 };
 
 #define ROW(need, name, arguments) {#name, offsetof(struct hip, name), need},
-static const struct driver_symbol symbols[] = {HIP_FUNCTIONS(ROW)};
-#define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
+static const struct driver_symbol hip_symbols[] = {HIP_FUNCTIONS(ROW)};
+#define SYMBOLS (sizeof(hip_symbols) / sizeof(hip_symbols[0]))
 
 /* By ROCm's releases with the functions, newest first. PyTorch's packages contain a copy of the
  * library, by one of these names. */
-static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
-				    "libamdhip64.so"};
-#define NAMES (sizeof(names) / sizeof(names[0]))
+static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+					    "libamdhip64.so.5", "libamdhip64.so"};
+#define NAMES (sizeof(library_names) / sizeof(library_names[0]))
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hip loaded; /* written once, under lock */
+static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hip loaded_hip; /* written once, under hip_lock */
 
 /* The name of the library that the program has loaded. NULL: none. */
 static const char *loaded_name(void)
 {
 	for (unsigned i = 0; i < NAMES; i++)
-		if (driver_is_loaded(names[i]))
-			return names[i];
+		if (driver_is_loaded(library_names[i]))
+			return library_names[i];
 	return NULL;
 }
 
@@ -49,30 +49,32 @@ static bool hip_has_context(void)
 }
 
 /* Of several releases, the program's own is used. */
-static int library_load(struct hip *hip, char *why)
+static int library_load(struct hip *hip, char *reason)
 {
 	const char *name = loaded_name();
 	int rc = -ENODEV;
 
 	if (name)
-		return driver_load(name, symbols, SYMBOLS, hip, why, WHY_MAX, &hip->library);
+		return driver_load(name, hip_symbols, SYMBOLS, hip, reason, REASON_MAX,
+				   &hip->library);
 	for (unsigned i = 0; rc < 0 && i < NAMES; i++)
-		rc = driver_load(names[i], symbols, SYMBOLS, hip, why, WHY_MAX, &hip->library);
+		rc = driver_load(library_names[i], hip_symbols, SYMBOLS, hip, reason, REASON_MAX,
+				 &hip->library);
 	return rc;
 }
 
 static int hip_get(const struct hip **hip)
 {
-	char why[WHY_MAX];
+	char reason[REASON_MAX];
 
-	scoped_lock(&lock);
-	if (!loaded.library) {
-		struct hip made = {0};
-		if (library_load(&made, why) < 0)
-			return client_fail(ENODEV, "no HIP runtime: %s", why);
-		loaded = made;
+	scoped_lock(&hip_lock);
+	if (!loaded_hip.library) {
+		struct hip new_hip = {0};
+		if (library_load(&new_hip, reason) < 0)
+			return client_fail(ENODEV, "no HIP runtime: %s", reason);
+		loaded_hip = new_hip;
 	}
-	*hip = &loaded;
+	*hip = &loaded_hip;
 	return 0;
 }
 
@@ -92,7 +94,7 @@ static int hip_result(gm_hipError_t result, const char *call)
 	}
 }
 
-static bool device_is_gpu(const struct hip *hip, int device, const uint8_t wanted[16])
+static bool device_is_gpu(const struct hip *hip, int device, const uint8_t file_uuid[16])
 {
 	char pci[EXTERNAL_PCI_MAX] = "";
 	gm_hipUUID uuid;
@@ -101,7 +103,7 @@ static bool device_is_gpu(const struct hip *hip, int device, const uint8_t wante
 	if (hip->hipDeviceGetPCIBusId(pci, sizeof(pci), device) != GM_HIP_SUCCESS)
 		pci[0] = '\0';
 	pci[sizeof(pci) - 1] = '\0';
-	return external_is_gpu(wanted, has ? (const uint8_t *)uuid.bytes : NULL, pci);
+	return external_is_gpu(file_uuid, has ? (const uint8_t *)uuid.bytes : NULL, pci);
 }
 
 static int hip_find(const uint8_t uuid[16], struct external_memory *memory)

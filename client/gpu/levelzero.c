@@ -13,7 +13,7 @@
 #include "common/driver_library.h"
 
 #define LIBRARY	    "libze_loader.so.1"
-#define WHY_MAX	    160
+#define REASON_MAX  160
 #define DRIVERS_MAX 8
 #define DEVICES_MAX 64
 
@@ -27,10 +27,10 @@ struct levelzero {
 };
 
 #define ROW(need, result, name, arguments) {#name, offsetof(struct levelzero, name), need},
-static const struct driver_symbol symbols[] = {LEVELZERO_FUNCTIONS(ROW)};
+static const struct driver_symbol ze_symbols[] = {LEVELZERO_FUNCTIONS(ROW)};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct levelzero loaded; /* under lock; constant later, but for contexts */
+static pthread_mutex_t levelzero_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct levelzero loaded_ze; /* under levelzero_lock; constant later, but for contexts */
 
 static int levelzero_result(gm_ze_result_t result, const char *call)
 {
@@ -58,11 +58,11 @@ static bool levelzero_has_context(void)
 
 static int library_open(struct levelzero *ze)
 {
-	char why[WHY_MAX];
+	char reason[REASON_MAX];
 
-	if (driver_load(LIBRARY, symbols, sizeof(symbols) / sizeof(symbols[0]), ze, why,
-			sizeof(why), &ze->library) < 0)
-		return client_fail(ENODEV, "no Level Zero: %s", why);
+	if (driver_load(LIBRARY, ze_symbols, sizeof(ze_symbols) / sizeof(ze_symbols[0]), ze, reason,
+			sizeof(reason), &ze->library) < 0)
+		return client_fail(ENODEV, "no Level Zero: %s", reason);
 	ze->n_drivers = DRIVERS_MAX;
 	int rc = levelzero_result(ze->zeInit(GM_ZE_INIT_GPU_ONLY), "zeInit");
 	if (rc == 0)
@@ -74,15 +74,15 @@ static int library_open(struct levelzero *ze)
 
 static int levelzero_get(struct levelzero **ze)
 {
-	scoped_lock(&lock);
-	if (!loaded.library) {
-		struct levelzero made = {0};
-		int rc = library_open(&made);
+	scoped_lock(&levelzero_lock);
+	if (!loaded_ze.library) {
+		struct levelzero new_ze = {0};
+		int rc = library_open(&new_ze);
 		if (rc < 0)
 			return rc;
-		loaded = made;
+		loaded_ze = new_ze;
 	}
-	*ze = &loaded;
+	*ze = &loaded_ze;
 	return 0;
 }
 
@@ -97,9 +97,9 @@ static void pci_print(const struct levelzero *ze, gm_ze_device_t device, char pc
 			 found.address.bus, found.address.device, found.address.function);
 }
 
-/* Counts the GPUs before the wanted GPU. True: found, as memory->device. */
+/* Counts the GPUs before the file's GPU. True: found, as memory->device. */
 static bool driver_search(const struct levelzero *ze, gm_ze_driver_t driver,
-			  const uint8_t wanted[16], struct external_memory *memory)
+			  const uint8_t file_uuid[16], struct external_memory *memory)
 {
 	gm_ze_device_t devices[DEVICES_MAX];
 	char pci[EXTERNAL_PCI_MAX];
@@ -114,7 +114,7 @@ static bool driver_search(const struct levelzero *ze, gm_ze_driver_t driver,
 		    found.type != GM_ZE_DEVICE_TYPE_GPU)
 			continue;
 		pci_print(ze, devices[i], pci);
-		if (external_is_gpu(wanted, found.uuid, pci)) {
+		if (external_is_gpu(file_uuid, found.uuid, pci)) {
 			memory->device = devices[i];
 			return true;
 		}
@@ -130,7 +130,7 @@ static int context_get(struct levelzero *ze, uint32_t driver, void **context)
 	const gm_ze_context_desc_t plain = {.stype = GM_ZE_STRUCTURE_CONTEXT_DESC};
 	int rc = 0;
 
-	scoped_lock(&lock);
+	scoped_lock(&levelzero_lock);
 	if (!ze->contexts[driver] && ze->zeDriverGetDefaultContext)
 		ze->contexts[driver] = ze->zeDriverGetDefaultContext(ze->drivers[driver]);
 	if (!ze->contexts[driver])

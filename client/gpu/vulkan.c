@@ -19,7 +19,7 @@ static const struct client_gpu_ops *const drivers[] = {&client_gpu_cuda, &client
 static int drivers_map(struct client_device_map *map, const struct client_layout *layout,
 		       bool loaded)
 {
-	char why[200] = "";
+	char reason[200] = "";
 	int rc = -ENODEV;
 
 	for (unsigned i = 0; i < DRIVERS && (rc == -ENODEV || rc == -ENXIO); i++) {
@@ -27,9 +27,9 @@ static int drivers_map(struct client_device_map *map, const struct client_layout
 			continue;
 		rc = drivers[i]->device_map(map, layout);
 		if (rc == -ENXIO)
-			snprintf(why, sizeof(why), "%s", client_error_text());
+			snprintf(reason, sizeof(reason), "%s", client_error_text());
 	}
-	return rc == -ENODEV && *why ? client_fail(ENXIO, "%s", why) : rc;
+	return rc == -ENODEV && *reason ? client_fail(ENXIO, "%s", reason) : rc;
 }
 
 /* Drivers are loaded only for a program without a driver, which must load the driver too before a
