@@ -44,12 +44,12 @@ static int source_fail(const struct job *job, int rc)
 {
 	const char *path = job->source_path;
 	size_t bytes = strlen(path);
-	char what[640];
+	char message[640];
 
-	snprintf(what, sizeof(what), "%s", client_error_text());
+	snprintf(message, sizeof(message), "%s", client_error_text());
 	if (bytes > SHOWN_PATH)
-		return client_fail(-rc, "...%s: %s", path + bytes - SHOWN_PATH, what);
-	return client_fail(-rc, "%s: %s", path, what);
+		return client_fail(-rc, "...%s: %s", path + bytes - SHOWN_PATH, message);
+	return client_fail(-rc, "%s: %s", path, message);
 }
 
 static int target_write(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
@@ -84,31 +84,34 @@ static int header_make(struct job *job, size_t alignment)
  * caller reads and writes the rest, and sees any error there. */
 static uint64_t data_copy_in_filesystem(const struct job *job, int target)
 {
-	uint64_t done = 0;
+	uint64_t bytes_copied = 0;
 
 	(void)io_copy_at(job->source, job->source_data_start, target, job->header->known.data_start,
-			 job->header->data_bytes, &done);
-	return done;
+			 job->header->data_bytes, &bytes_copied);
+	return bytes_copied;
 }
 
 static int data_copy(const struct job *job, int target, const char *path)
 {
-	uint64_t size = job->header->data_bytes, done = data_copy_in_filesystem(job, target);
+	uint64_t size = job->header->data_bytes,
+		 bytes_copied = data_copy_in_filesystem(job, target);
 	int rc = 0;
 
-	if (done == size)
+	if (bytes_copied == size)
 		return 0;
 	AUTO_FREE char *piece = malloc(PIECE_BYTES);
 	if (!piece)
 		return client_fail(ENOMEM, "%s: no memory to copy by", path);
-	while (rc == 0 && done < size) {
-		size_t n = size - done < PIECE_BYTES ? (size_t)(size - done) : PIECE_BYTES;
+	while (rc == 0 && bytes_copied < size) {
+		size_t n =
+		    size - bytes_copied < PIECE_BYTES ? (size_t)(size - bytes_copied) : PIECE_BYTES;
 		rc = client_safetensors_read_bytes(job->source, piece, n,
-						   job->source_data_start + done);
+						   job->source_data_start + bytes_copied);
 		if (rc < 0)
 			return source_fail(job, rc);
-		rc = target_write(target, path, piece, n, job->header->known.data_start + done);
-		done += n;
+		rc = target_write(target, path, piece, n,
+				  job->header->known.data_start + bytes_copied);
+		bytes_copied += n;
 	}
 	return rc;
 }

@@ -350,20 +350,20 @@ static int tensors_parse(struct safetensors *header)
 
 static int tensor_compare_places(const void *a, const void *b)
 {
-	const struct gpumem_tensor *one = *(const struct gpumem_tensor *const *)a;
-	const struct gpumem_tensor *two = *(const struct gpumem_tensor *const *)b;
+	const struct gpumem_tensor *first = *(const struct gpumem_tensor *const *)a;
+	const struct gpumem_tensor *second = *(const struct gpumem_tensor *const *)b;
 
-	if (one->offset != two->offset)
-		return one->offset < two->offset ? -1 : 1;
-	if (one->size != two->size)
-		return one->size < two->size ? -1 : 1;
-	return one < two ? -1 : one > two;
+	if (first->offset != second->offset)
+		return first->offset < second->offset ? -1 : 1;
+	if (first->size != second->size)
+		return first->size < second->size ? -1 : 1;
+	return first < second ? -1 : first > second;
 }
 
 static int tensors_check_places(const struct gpumem_tensor *const *sorted, size_t n,
 				uint64_t data_bytes)
 {
-	const char *before = "";
+	const char *previous = "";
 	uint64_t at = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -372,15 +372,15 @@ static int tensors_check_places(const struct gpumem_tensor *const *sorted, size_
 			return client_fail(EINVAL,
 					   "tensor %s overlaps %s: it begins at %" PRIu64
 					   ", where that one ends at %" PRIu64,
-					   string_show(tensor->name).text, string_show(before).text,
-					   tensor->offset, at);
+					   string_show(tensor->name).text,
+					   string_show(previous).text, tensor->offset, at);
 		if (tensor->offset > at)
 			return client_fail(EINVAL,
 					   "tensor %s begins at %" PRIu64
 					   ": the bytes from %" PRIu64 " on belong to none",
 					   string_show(tensor->name).text, tensor->offset, at);
 		at = tensor->offset + tensor->size;
-		before = tensor->name;
+		previous = tensor->name;
 	}
 	if (at != data_bytes)
 		return client_fail(EINVAL,
@@ -423,24 +423,24 @@ static int header_parse(struct safetensors *header)
 int client_safetensors_parse(char *text, size_t bytes, uint64_t data_bytes,
 			     struct safetensors **header)
 {
-	struct safetensors *made = calloc(1, sizeof(*made));
+	struct safetensors *new_header = calloc(1, sizeof(*new_header));
 
-	if (!made) {
+	if (!new_header) {
 		free(text);
 		return client_fail(ENOMEM, "no memory for a header");
 	}
-	made->text = text;
-	made->text_bytes = bytes;
-	made->data_bytes = data_bytes;
-	int rc = header_parse(made);
+	new_header->text = text;
+	new_header->text_bytes = bytes;
+	new_header->data_bytes = data_bytes;
+	int rc = header_parse(new_header);
 	if (rc < 0) {
-		client_safetensors_free(made);
+		client_safetensors_free(new_header);
 		return rc;
 	}
-	made->known.tensors = made->tensors;
-	made->known.metadata = made->metadata;
-	client_safetensors_move(made, SAFETENSORS_LENGTH_BYTES + bytes, 1);
-	*header = made;
+	new_header->known.tensors = new_header->tensors;
+	new_header->known.metadata = new_header->metadata;
+	client_safetensors_move(new_header, SAFETENSORS_LENGTH_BYTES + bytes, 1);
+	*header = new_header;
 	return 0;
 }
 

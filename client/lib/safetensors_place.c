@@ -53,12 +53,12 @@ static struct choice wishes_choose(const struct wishes *wishes, uint64_t start, 
 	return choice;
 }
 
-static void choice_take_better(struct choice *best, struct choice other)
+static void choice_take_better(struct choice *best, struct choice candidate)
 {
-	if (other.viewable != best->viewable ? other.viewable > best->viewable
-	    : other.aligned != best->aligned ? other.aligned > best->aligned
-					     : other.padding < best->padding)
-		*best = other;
+	if (candidate.viewable != best->viewable ? candidate.viewable > best->viewable
+	    : candidate.aligned != best->aligned ? candidate.aligned > best->aligned
+						 : candidate.padding < best->padding)
+		*best = candidate;
 }
 
 /* Chooses the number of spaces behind a JSON of length bytes: or -ENOMEM. */

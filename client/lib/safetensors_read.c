@@ -17,12 +17,12 @@ _Static_assert(offsetof(struct safetensors, known) == 0, "both have the same add
 
 int client_safetensors_read_bytes(int fd, void *to, size_t bytes, uint64_t offset)
 {
-	uint64_t done = 0;
-	int rc = io_read_at(fd, to, bytes, offset, &done);
+	uint64_t bytes_read = 0;
+	int rc = io_read_at(fd, to, bytes, offset, &bytes_read);
 
 	if (rc < 0)
 		return client_fail(-rc, "%s", strerror(-rc));
-	if (done < bytes)
+	if (bytes_read < bytes)
 		return client_fail(EINVAL, "the file became shorter while it was read");
 	return 0;
 }
@@ -95,11 +95,11 @@ int client_safetensors_read(int fd, struct safetensors **header)
 
 int gpumem_safetensors_read(int fd, struct gpumem_safetensors **header)
 {
-	struct safetensors *made = NULL;
-	int rc = client_safetensors_read(fd, &made);
+	struct safetensors *safetensors = NULL;
+	int rc = client_safetensors_read(fd, &safetensors);
 
 	if (rc == 0)
-		*header = &made->known;
+		*header = &safetensors->known;
 	return client_errno_return(rc);
 }
 
