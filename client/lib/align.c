@@ -74,7 +74,7 @@ static int header_make(struct job *job, size_t alignment)
 	int rc = client_safetensors_read(job->source, &job->header);
 
 	if (rc == 0) {
-		job->source_data_start = job->header->known.data_start;
+		job->source_data_start = job->header->api.data_start;
 		rc = client_safetensors_pad(job->header, alignment);
 	}
 	return rc < 0 ? source_fail(job, rc) : 0;
@@ -86,7 +86,7 @@ static uint64_t data_copy_in_filesystem(const struct job *job, int target)
 {
 	uint64_t bytes_copied = 0;
 
-	(void)io_copy_at(job->source, job->source_data_start, target, job->header->known.data_start,
+	(void)io_copy_at(job->source, job->source_data_start, target, job->header->api.data_start,
 			 job->header->data_bytes, &bytes_copied);
 	return bytes_copied;
 }
@@ -110,7 +110,7 @@ static int data_copy(const struct job *job, int target, const char *path)
 		if (rc < 0)
 			return source_fail(job, rc);
 		rc = target_write(target, path, piece, n,
-				  job->header->known.data_start + bytes_copied);
+				  job->header->api.data_start + bytes_copied);
 		bytes_copied += n;
 	}
 	return rc;
@@ -122,7 +122,7 @@ static int target_write_file(const struct job *job, int target, const char *path
 	uint64_t length = htole64(header->text_bytes);
 
 	/* With the size known first, a GPU's memory is allocated in one piece. */
-	if (ftruncate(target, (off_t)(header->known.data_start + header->data_bytes)) < 0)
+	if (ftruncate(target, (off_t)(header->api.data_start + header->data_bytes)) < 0)
 		return path_fail(path);
 	int rc = target_write(target, path, &length, sizeof(length), 0);
 	if (rc == 0)
@@ -154,7 +154,7 @@ static bool is_done(const struct job *job, const char *target)
 {
 	struct stat old;
 
-	return job->header->known.data_start == job->source_data_start && stat(target, &old) == 0 &&
+	return job->header->api.data_start == job->source_data_start && stat(target, &old) == 0 &&
 	       beneath_is_same(&job->found, &old);
 }
 
@@ -181,7 +181,7 @@ int gpumem_align(const char *source, const char *target, size_t alignment,
 	if (job.source >= 0)
 		close(job.source);
 	if (rc == 0 && header) {
-		*header = &job.header->known;
+		*header = &job.header->api;
 		return 0;
 	}
 	client_safetensors_free(job.header);

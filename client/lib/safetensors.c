@@ -171,7 +171,7 @@ static int metadata_parse(json_t *metadata, struct safetensors *header)
 		return client_fail(ENOMEM, "no memory for __metadata__");
 	json_object_foreach (metadata, key, value) {
 		good = good && json_is_string(value);
-		header->metadata[header->known.n_metadata++] = (struct gpumem_metadata){
+		header->metadata[header->api.n_metadata++] = (struct gpumem_metadata){
 		    .key = key,
 		    .value = json_string_value(value),
 		    .value_bytes = json_string_length(value),
@@ -336,14 +336,14 @@ static int tensors_parse(struct safetensors *header)
 	json_t *entry;
 
 	json_object_foreach (header->json, name, entry) {
-		struct gpumem_tensor *tensor = &header->tensors[header->known.n_tensors];
+		struct gpumem_tensor *tensor = &header->tensors[header->api.n_tensors];
 		if (!strcmp(name, "__metadata__"))
 			continue;
 		int rc = tensor_parse(name, entry, header->data_bytes, shape, tensor);
 		if (rc < 0)
 			return rc;
 		shape += tensor->rank;
-		header->known.n_tensors++;
+		header->api.n_tensors++;
 	}
 	return 0;
 }
@@ -392,7 +392,7 @@ static int tensors_check_places(const struct gpumem_tensor *const *sorted, size_
 
 static int tensors_check_cover(const struct safetensors *header)
 {
-	size_t n = header->known.n_tensors;
+	size_t n = header->api.n_tensors;
 	const struct gpumem_tensor **sorted = malloc((n + 1) * sizeof(const void *));
 
 	if (!sorted)
@@ -437,8 +437,8 @@ int client_safetensors_parse(char *text, size_t bytes, uint64_t data_bytes,
 		client_safetensors_free(new_header);
 		return rc;
 	}
-	new_header->known.tensors = new_header->tensors;
-	new_header->known.metadata = new_header->metadata;
+	new_header->api.tensors = new_header->tensors;
+	new_header->api.metadata = new_header->metadata;
 	client_safetensors_move(new_header, SAFETENSORS_LENGTH_BYTES + bytes, 1);
 	*header = new_header;
 	return 0;

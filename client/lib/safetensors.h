@@ -20,7 +20,7 @@
 #define SAFETENSORS_UNIT_MAX 16
 
 struct safetensors {
-	struct gpumem_safetensors known; /* what callers of the library see; the first member */
+	struct gpumem_safetensors api; /* what callers of the library see; the first member */
 	struct gpumem_tensor *tensors;
 	struct gpumem_metadata *metadata;
 	uint64_t *shapes; /* the numbers of all shapes */

@@ -26,12 +26,12 @@ struct choice {
 /* Where the tensor begins in the data. */
 static uint64_t tensor_begin(const struct safetensors *header, const struct gpumem_tensor *tensor)
 {
-	return tensor->offset - header->known.data_start;
+	return tensor->offset - header->api.data_start;
 }
 
 static void wishes_count(struct wishes *wishes, const struct safetensors *header)
 {
-	for (size_t i = 0; i < header->known.n_tensors; i++) {
+	for (size_t i = 0; i < header->api.n_tensors; i++) {
 		const struct gpumem_tensor *tensor = &header->tensors[i];
 		uint64_t begin = tensor_begin(header, tensor);
 		if (!tensor->size)
@@ -67,7 +67,7 @@ static int64_t padding_choose(const struct safetensors *header, size_t length, s
 	struct wishes wishes = {.aligned = calloc(alignment, sizeof(uint32_t)),
 				.alignment = alignment};
 	uint64_t bare = SAFETENSORS_LENGTH_BYTES + length, modulus = alignment;
-	const struct gpumem_tensor *end = header->tensors + header->known.n_tensors;
+	const struct gpumem_tensor *end = header->tensors + header->api.n_tensors;
 
 	if (!wishes.aligned)
 		return client_fail(ENOMEM, "no memory for an alignment of %zu", alignment);
@@ -90,7 +90,7 @@ static int64_t padding_choose(const struct safetensors *header, size_t length, s
 
 void client_safetensors_move(struct safetensors *header, uint64_t data_start, size_t alignment)
 {
-	for (size_t i = 0; i < header->known.n_tensors; i++) {
+	for (size_t i = 0; i < header->api.n_tensors; i++) {
 		struct gpumem_tensor *tensor = &header->tensors[i];
 		tensor->offset = data_start + tensor_begin(header, tensor);
 		uint64_t at = tensor->size ? tensor->offset : 0;
@@ -98,7 +98,7 @@ void client_safetensors_move(struct safetensors *header, uint64_t data_start, si
 				: at % alignment  ? GPUMEM_VIEWABLE
 						  : GPUMEM_ALIGNED;
 	}
-	header->known.data_start = data_start;
+	header->api.data_start = data_start;
 }
 
 int client_safetensors_pad(struct safetensors *header, size_t alignment)

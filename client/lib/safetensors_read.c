@@ -13,7 +13,7 @@
 #include "client/lib/safetensors.h"
 #include "common/io.h"
 
-_Static_assert(offsetof(struct safetensors, known) == 0, "both have the same address");
+_Static_assert(offsetof(struct safetensors, api) == 0, "both have the same address");
 
 int client_safetensors_read_bytes(int fd, void *to, size_t bytes, uint64_t offset)
 {
@@ -99,7 +99,7 @@ int gpumem_safetensors_read(int fd, struct gpumem_safetensors **header)
 	int rc = client_safetensors_read(fd, &safetensors);
 
 	if (rc == 0)
-		*header = &safetensors->known;
+		*header = &safetensors->api;
 	return client_errno_return(rc);
 }
 

@@ -75,15 +75,15 @@ static void check_padding(struct safetensors *header, uint64_t data_bytes, size_
 
 	if (client_safetensors_pad(header, alignment) < 0)
 		abort();
-	check_cover(&header->known, data_bytes);
-	if (header->known.data_start != SAFETENSORS_LENGTH_BYTES + header->text_bytes)
+	check_cover(&header->api, data_bytes);
+	if (header->api.data_start != SAFETENSORS_LENGTH_BYTES + header->text_bytes)
 		abort();
 	while (header->text[header->text_bytes - 1 - spaces] == ' ')
 		spaces++;
 	if (spaces >= alignment && spaces >= SAFETENSORS_UNIT_MAX)
 		abort();
 	for (uint64_t by = 1; by < SAFETENSORS_UNIT_MAX; by++)
-		if (viewable(&header->known, by) > viewable(&header->known, 0))
+		if (viewable(&header->api, by) > viewable(&header->api, 0))
 			abort();
 }
 
@@ -102,8 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(text, data + 3, length);
 	if (client_safetensors_parse(text, length, data_bytes, &header) == 0) {
-		check_cover(&header->known, data_bytes);
-		check_metadata(&header->known);
+		check_cover(&header->api, data_bytes);
+		check_metadata(&header->api);
 		check_padding(header, data_bytes, alignment);
 	}
 	client_safetensors_free(header);
