@@ -56,14 +56,14 @@ int client_staging_touch(const struct client_staging *staging, size_t at, size_t
 
 int client_staging_open(int fd, size_t bytes, struct client_staging *staging)
 {
-	struct client_staging made = CLIENT_STAGING_NONE;
+	struct client_staging new_staging = CLIENT_STAGING_NONE;
 
-	made.fd = client_mount_each(fd, CLIENT_MOUNTS_WHOLE, unnamed_open, NULL);
-	int rc = made.fd < 0 ? made.fd : staging_prepare(&made, bytes);
+	new_staging.fd = client_mount_each(fd, CLIENT_MOUNTS_WHOLE, unnamed_open, NULL);
+	int rc = new_staging.fd < 0 ? new_staging.fd : staging_prepare(&new_staging, bytes);
 	if (rc < 0)
-		client_staging_close(&made);
+		client_staging_close(&new_staging);
 	else
-		*staging = made;
+		*staging = new_staging;
 	return rc;
 }
 
@@ -79,38 +79,39 @@ void client_staging_close(struct client_staging *staging)
 ssize_t client_staging_put(const struct client_staging *staging, size_t at, int to, uint64_t offset,
 			   size_t bytes)
 {
-	uint64_t done = 0;
-	int rc = io_copy_at(staging->fd, at, to, offset, bytes, &done);
+	uint64_t bytes_copied = 0;
+	int rc = io_copy_at(staging->fd, at, to, offset, bytes, &bytes_copied);
 
-	return io_count(rc, done);
+	return io_count(rc, bytes_copied);
 }
 
 ssize_t client_staging_get(const struct client_staging *staging, size_t at, int from,
 			   uint64_t offset, size_t bytes)
 {
-	uint64_t done = 0;
-	int rc = io_copy_at(from, offset, staging->fd, at, bytes, &done);
+	uint64_t bytes_copied = 0;
+	int rc = io_copy_at(from, offset, staging->fd, at, bytes, &bytes_copied);
 
-	return io_count(rc, done);
+	return io_count(rc, bytes_copied);
 }
 
 ssize_t client_staging_place(const struct client_staging *staging, size_t at, int to,
 			     uint64_t offset, size_t bytes)
 {
 	const struct gpumem *file = staging->file;
-	uint64_t done = 0;
+	uint64_t bytes_copied = 0;
 	ssize_t n = 1;
 
-	while (file->connection && done < bytes && n > 0) {
-		n = client_connection_copy(file->connection, file->layout.lease, at + done, to,
-					   offset + done, bytes - done);
-		done += n > 0 ? (size_t)n : 0;
+	while (file->connection && bytes_copied < bytes && n > 0) {
+		n = client_connection_copy(file->connection, file->layout.lease, at + bytes_copied,
+					   to, offset + bytes_copied, bytes - bytes_copied);
+		bytes_copied += n > 0 ? (size_t)n : 0;
 	}
-	if (done == bytes)
-		return (ssize_t)done;
+	if (bytes_copied == bytes)
+		return (ssize_t)bytes_copied;
 	/* The copy through the kernel also reports the error that stopped the daemon's copy, unless
 	 * the daemon's copy is just not available. */
-	int rc = io_copy_at(staging->fd, at + done, to, offset + done, bytes - done, &done);
+	int rc = io_copy_at(staging->fd, at + bytes_copied, to, offset + bytes_copied,
+			    bytes - bytes_copied, &bytes_copied);
 
-	return io_count(rc, done);
+	return io_count(rc, bytes_copied);
 }

@@ -60,11 +60,12 @@ static void uuid_print(const char *kind, const uint8_t uuid[16], char text[UUID_
 /* The path of the device's directory: the pool's own directory, or a directory in the mount. */
 static bool directory_of(const struct pool *pool, const char *uuid, char path[PATH_MAX])
 {
-	char of[UUID_TEXT_MAX] = "";
-	ssize_t n = getxattr(pool->directory, "user.gpumem.device", of, sizeof(of) - 1);
-	bool same = n > 0 && strcmp(of, uuid) == 0;
+	char directory_uuid[UUID_TEXT_MAX] = "";
+	ssize_t n = getxattr(pool->directory, "user.gpumem.device", directory_uuid,
+			     sizeof(directory_uuid) - 1);
+	bool matches = n > 0 && strcmp(directory_uuid, uuid) == 0;
 	int length = snprintf(path, PATH_MAX, "%s%s%s", pool->directory,
-			      same ? "" : "/.gpumem/by-uuid/", same ? "" : uuid);
+			      matches ? "" : "/.gpumem/by-uuid/", matches ? "" : uuid);
 
 	return length < PATH_MAX && access(path, F_OK) == 0;
 }
@@ -121,7 +122,7 @@ static void directory_sweep(const char *path)
 	closedir(folder);
 }
 
-struct arena_wanted {
+struct arena_request {
 	const struct pool *pool;
 	int device;
 	const char *directory;
@@ -129,57 +130,57 @@ struct arena_wanted {
 };
 
 /* An existing file may be kept memory, or in use: such a file is not replaced. */
-static int arena_open_named(struct arena_wanted *wanted, const char *name)
+static int arena_open_named(struct arena_request *request, const char *name)
 {
 	char path[PATH_MAX];
-	int length = snprintf(path, sizeof(path), "%s/%s", wanted->directory, name);
+	int length = snprintf(path, sizeof(path), "%s/%s", request->directory, name);
 
 	if (length >= PATH_MAX)
 		return client_fail(ENAMETOOLONG, "%s: %s", path, strerror(ENAMETOOLONG));
-	return client_arena_open(path, 0, GPUMEM_CREATE_EXCL, &wanted->arena);
+	return client_arena_open(path, 0, GPUMEM_CREATE_EXCL, &request->arena);
 }
 
 /* The second pool of a process, and a process with the same id in another container, need another
  * name. The number is random, because another user may have taken the names of all small numbers.
  */
-static int arena_open_unnamed(struct arena_wanted *wanted)
+static int arena_open_unnamed(struct arena_request *request)
 {
 	char name[64];
 	uint32_t number = 0;
 	int rc;
 
-	directory_sweep(wanted->directory);
+	directory_sweep(request->directory);
 	do {
 		snprintf(name, sizeof(name), DEFAULT_PREFIX "%d-%d-%" PRIu32, getpid(),
-			 wanted->device, number);
-		rc = arena_open_named(wanted, name);
+			 request->device, number);
+		rc = arena_open_named(request, name);
 	} while (rc == -EEXIST && getrandom(&number, sizeof(number), 0) == sizeof(number));
 	return rc;
 }
 
 static int arena_open(void *argument)
 {
-	struct arena_wanted *wanted = argument;
+	struct arena_request *request = argument;
 
-	return wanted->pool->name ? arena_open_named(wanted, wanted->pool->name)
-				  : arena_open_unnamed(wanted);
+	return request->pool->name ? arena_open_named(request, request->pool->name)
+				   : arena_open_unnamed(request);
 }
 
 /* Under the pool's lock. */
 static int pool_get_arena(struct pool *pool, int device, struct gpumem_arena **arena)
 {
 	char directory[PATH_MAX];
-	struct arena_wanted wanted = {.pool = pool, .device = device, .directory = directory};
+	struct arena_request request = {.pool = pool, .device = device, .directory = directory};
 
 	if (device < 0 || device >= DEVICES_MAX)
 		return client_fail(EINVAL, "there is no device %d", device);
 	if (!pool->arenas[device]) {
 		int rc = directory_find(pool, device, directory);
 		if (rc == 0)
-			rc = vendor->primary_run(device, arena_open, &wanted);
+			rc = vendor->primary_run(device, arena_open, &request);
 		if (rc < 0)
 			return rc;
-		pool->arenas[device] = wanted.arena;
+		pool->arenas[device] = request.arena;
 	}
 	*arena = pool->arenas[device];
 	return 0;
@@ -373,8 +374,8 @@ static int pool_each(struct pool *pool, int (*change)(int device, struct gpumem_
 
 	scoped_lock(&pool->lock);
 	for (int i = 0; i < DEVICES_MAX && rc >= 0; i++) {
-		int one = pool->arenas[i] ? change(i, pool->arenas[i]) : 0;
-		rc = one < 0 || one > rc ? one : rc;
+		int result = pool->arenas[i] ? change(i, pool->arenas[i]) : 0;
+		rc = result < 0 || result > rc ? result : rc;
 	}
 	return rc;
 }
@@ -391,8 +392,8 @@ static int torch_each(const struct gpumem_torch *functions,
 	if (functions)
 		return client_fail(EINVAL, "no such pool is open");
 	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]) && rc >= 0; i++) {
-		int one = pool_each(&pools[i], change);
-		rc = one < 0 || one > rc ? one : rc;
+		int result = pool_each(&pools[i], change);
+		rc = result < 0 || result > rc ? result : rc;
 	}
 	return rc;
 }
