@@ -137,7 +137,7 @@ static int file_map(struct gpumem_arena *arena)
 	if (rc == 0)
 		rc = arena_ranges_grow(&arena->ranges, file->layout.size);
 	arena->base = file->device.base;
-	file->least = arena->ranges.end;
+	file->size_min = arena->ranges.end;
 	return rc;
 }
 
@@ -188,19 +188,19 @@ int client_arena_open(const char *path, size_t reserve, int flags, struct gpumem
 {
 	if (flags & ~GPUMEM_CREATE_EXCL)
 		return client_fail(EINVAL, "flags are 0 or GPUMEM_CREATE_EXCL");
-	struct gpumem_arena *made = calloc(1, sizeof(*made));
-	if (!made)
+	struct gpumem_arena *new_arena = calloc(1, sizeof(*new_arena));
+	if (!new_arena)
 		return client_fail(ENOMEM, "no memory");
-	pthread_mutex_init(&made->lock, NULL);
-	made->owner = getpid();
-	int rc = arena_fill(made, path, reserve, flags);
+	pthread_mutex_init(&new_arena->lock, NULL);
+	new_arena->owner = getpid();
+	int rc = arena_fill(new_arena, path, reserve, flags);
 	if (rc < 0) {
-		arena_release(made);
+		arena_release(new_arena);
 		return rc;
 	}
-	list_add(made);
+	list_add(new_arena);
 	client_listen();
-	*arena = made;
+	*arena = new_arena;
 	return 0;
 }
 
@@ -221,15 +221,15 @@ static int owner_check(const struct gpumem_arena *arena)
 /* If the GPU has no room for the step, a step of the missing bytes alone is tried. */
 static int file_grow(const struct gpumem_arena *arena, uint64_t missing)
 {
-	uint64_t size = arena->file->layout.size, left = arena->reserve - size;
+	uint64_t size = arena->file->layout.size, remaining = arena->reserve - size;
 	uint64_t step = size < STEP_MAX ? size : STEP_MAX;
 
 	missing = round_up(missing, STEP_MIN);
-	if (missing > left)
+	if (missing > remaining)
 		return client_fail(ENOSPC, "%s: the arena's reserve of %llu bytes is used up",
 				   arena->path, (unsigned long long)arena->reserve);
 	step = step < missing ? missing : step;
-	step = step < left ? step : left;
+	step = step < remaining ? step : remaining;
 	while (fallocate(arena->file->fd, 0, (off_t)size, (off_t)step) < 0) {
 		if ((errno == ENOSPC || errno == EDQUOT) && step > missing)
 			step = missing;
@@ -255,7 +255,7 @@ static int arena_grow(struct gpumem_arena *arena, uint64_t missing)
 	rc = client_file_extend(file);
 	if (rc == 0)
 		rc = arena_ranges_grow(&arena->ranges, file->layout.size - arena->ranges.end);
-	file->least = arena->ranges.end;
+	file->size_min = arena->ranges.end;
 	return rc;
 }
 

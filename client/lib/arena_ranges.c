@@ -14,11 +14,11 @@ static uint64_t align_up(uint64_t offset, uint64_t alignment)
 }
 
 /* Makes room for more ranges in the array. */
-static int array_reserve(struct arena_ranges *ranges, size_t more)
+static int array_reserve(struct arena_ranges *ranges, size_t n_more)
 {
-	if (ranges->n + more <= ranges->room)
+	if (ranges->n + n_more <= ranges->room)
 		return 0;
-	size_t room = 2 * ranges->room + more;
+	size_t room = 2 * ranges->room + n_more;
 	struct arena_range *array = realloc(ranges->ranges, room * sizeof(*array));
 	if (!array)
 		return client_fail(ENOMEM, "no memory");
@@ -72,9 +72,9 @@ int arena_ranges_grow(struct arena_ranges *ranges, uint64_t bytes)
 
 static bool range_fits(const struct arena_range *range, uint64_t bytes, uint64_t alignment)
 {
-	uint64_t before = align_up(range->offset, alignment) - range->offset;
+	uint64_t padding = align_up(range->offset, alignment) - range->offset;
 
-	return !range->allocated && before < range->bytes && bytes <= range->bytes - before;
+	return !range->allocated && padding < range->bytes && bytes <= range->bytes - padding;
 }
 
 int arena_ranges_alloc(struct arena_ranges *ranges, uint64_t bytes, uint64_t alignment,

@@ -59,10 +59,10 @@ static int file_open_created(const struct client_replace *replace, uint64_t byte
 
 	if (rc < 0)
 		return rc;
-	int own = fcntl(replace->fd, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
+	int own_fd = fcntl(replace->fd, F_DUPFD_CLOEXEC, 0);
+	if (own_fd < 0)
 		return client_fail(errno, "%s: %s", replace->path, strerror(errno));
-	return client_file_new(own, CLIENT_FD_OPEN, O_RDWR, own, file);
+	return client_file_new(own_fd, CLIENT_FD_OPEN, O_RDWR, own_fd, file);
 }
 
 /* Creates a pending file. */
@@ -94,19 +94,19 @@ static int file_create(const char *path, uint64_t bytes, mode_t mode, int flags,
 int client_create(const char *path, uint64_t bytes, size_t alignment, mode_t mode, int flags,
 		  struct gpumem **file)
 {
-	struct gpumem *made = NULL;
+	struct gpumem *new_file = NULL;
 	int rc = arguments_check(bytes, alignment, flags);
 
 	if (rc == 0)
-		rc = file_create(path, bytes, mode, flags, &made);
+		rc = file_create(path, bytes, mode, flags, &new_file);
 	if (rc < 0)
 		return rc;
 	if (!(flags & GPUMEM_CREATE_PENDING))
-		rc = client_publish(made);
+		rc = client_publish(new_file);
 	if (rc < 0)
-		client_file_free(made);
+		client_file_free(new_file);
 	else
-		*file = made;
+		*file = new_file;
 	return rc;
 }
 

@@ -48,7 +48,7 @@ struct gpumem {
 	bool on_request;		/* parked, by a notice */
 	bool exported;			/* the program has descriptors of the memory */
 	struct client_stamp stamp;	/* of the file when it was parked */
-	uint64_t least; /* bytes that the file must still have after parking: an arena's */
+	uint64_t size_min; /* bytes that the file must still have after parking: an arena's */
 };
 
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */

@@ -86,7 +86,7 @@ static int mappings_return(struct gpumem *file)
 
 	if (file->layout.size == 0 && file->stamp.size)
 		return client_fail(ESTALE, "the file was emptied, or removed");
-	if (file->layout.size < file->least)
+	if (file->layout.size < file->size_min)
 		return client_fail(ESTALE,
 				   "the file was shortened to fewer than the arena's bytes");
 	if (file->device.vendor)
