@@ -17,8 +17,8 @@
 #include "common/cleanup.h"
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t visited = PTHREAD_COND_INITIALIZER;
-static struct gpumem *files; /* under list_lock */
+static pthread_cond_t visit_ended = PTHREAD_COND_INITIALIZER;
+static struct gpumem *open_files; /* under list_lock */
 
 static void files_forked(void);
 static struct client_fork_handler fork_handler = {.forked = files_forked};
@@ -27,23 +27,23 @@ static void files_add(struct gpumem *file)
 {
 	client_fork_handler_register(&fork_handler);
 	scoped_lock(&list_lock);
-	file->next = files;
-	if (files)
-		files->previous = file;
-	files = file;
+	file->next = open_files;
+	if (open_files)
+		open_files->previous = file;
+	open_files = file;
 }
 
 static void files_remove(struct gpumem *file)
 {
 	scoped_lock(&list_lock);
 	while (file->visits)
-		pthread_cond_wait(&visited, &list_lock);
+		pthread_cond_wait(&visit_ended, &list_lock);
 	if (file->next)
 		file->next->previous = file->previous;
 	if (file->previous)
 		file->previous->next = file->next;
 	else
-		files = file->next;
+		open_files = file->next;
 }
 
 /* AT_STATX_DONT_SYNC: neither number changes, so the daemon need not be asked. */
@@ -58,42 +58,43 @@ static struct client_identity identity_read(int fd)
 
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
 {
-	struct gpumem *made = calloc(1, sizeof(*made));
+	struct gpumem *new_file = calloc(1, sizeof(*new_file));
 
-	if (!made) {
+	if (!new_file) {
 		close(fd);
 		return client_fail(ENOMEM, "no memory");
 	}
-	made->fd = fd;
-	made->identity = identity_read(fd);
-	made->fd_kind = kind;
-	made->flags = flags;
-	int rc = client_connection_lease(lease_from, flags, &made->connection, &made->layout);
+	new_file->fd = fd;
+	new_file->identity = identity_read(fd);
+	new_file->fd_kind = kind;
+	new_file->flags = flags;
+	int rc =
+	    client_connection_lease(lease_from, flags, &new_file->connection, &new_file->layout);
 	if (rc < 0) {
 		close(fd);
-		free(made);
+		free(new_file);
 		return rc;
 	}
-	pthread_mutex_init(&made->lock, NULL);
-	files_add(made);
-	*file = made;
+	pthread_mutex_init(&new_file->lock, NULL);
+	files_add(new_file);
+	*file = new_file;
 	return 0;
 }
 
-void client_files_each(void (*each)(struct gpumem *file, void *context), void *context)
+void client_files_each(void (*visit)(struct gpumem *file, void *context), void *context)
 {
 	scoped_lock(&list_lock);
-	for (struct gpumem *at = files; at; at = at->next) {
+	for (struct gpumem *at = open_files; at; at = at->next) {
 		/* The file stays, and with it the place in the list. The visit may take long, and
 		 * does not hold up calls for other files. */
 		at->visits++;
 		pthread_mutex_unlock(&list_lock);
 		pthread_mutex_lock(&at->lock);
-		each(at, context);
+		visit(at, context);
 		pthread_mutex_unlock(&at->lock);
 		pthread_mutex_lock(&list_lock);
 		if (--at->visits == 0)
-			pthread_cond_broadcast(&visited);
+			pthread_cond_broadcast(&visit_ended);
 	}
 }
 
@@ -133,7 +134,7 @@ static int file_reopen(const struct gpumem *file)
 int client_file_renew(struct gpumem *file)
 {
 	struct client_layout layout = {0};
-	AUTO_CLOSE int again = -1;
+	AUTO_CLOSE int reopened_fd = -1;
 	int fd = file->fd;
 
 	if (file->connection)
@@ -141,9 +142,9 @@ int client_file_renew(struct gpumem *file)
 	if (file->parked)
 		return client_fail(EBUSY, "the file is parked: gpumem_unpark first");
 	if (file->fd_kind == CLIENT_FD_PATH) {
-		fd = again = file_reopen(file);
-		if (again < 0)
-			return again;
+		fd = reopened_fd = file_reopen(file);
+		if (reopened_fd < 0)
+			return reopened_fd;
 	}
 	int rc = client_connection_lease(fd, file->flags, &file->connection, &layout);
 	if (rc == 0)
@@ -184,6 +185,6 @@ static void file_forked(struct gpumem *file)
 
 static void files_forked(void)
 {
-	for (struct gpumem *at = files; at; at = at->next)
+	for (struct gpumem *at = open_files; at; at = at->next)
 		file_forked(at);
 }

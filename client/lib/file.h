@@ -56,8 +56,8 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 /* Gives 0, or the first -errno of the calls that free a resource. */
 int client_file_free(struct gpumem *file);
 
-/* Calls each for every file of the process, under the file's lock. each must not close files. */
-void client_files_each(void (*each)(struct gpumem *file, void *context), void *context);
+/* Calls visit for every file of the process, under the file's lock. visit must not close files. */
+void client_files_each(void (*visit)(struct gpumem *file, void *context), void *context);
 
 /* Under the file's lock: takes a new lease if the lease is the parent's. */
 int client_file_renew(struct gpumem *file);

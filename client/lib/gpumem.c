@@ -127,8 +127,8 @@ int gpumem_drop_leases(const char *path, uint64_t *leases)
 static int path_descriptor_open(int fd)
 {
 	char path[BENEATH_THROUGH_MAX];
-	int beside = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
-	return beside >= 0 ? beside : client_fail(errno, "%s: %s", path, strerror(errno));
+	int path_fd = open(beneath_through(fd, path), O_PATH | O_CLOEXEC);
+	return path_fd >= 0 ? path_fd : client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
 static int file_open_descriptor(int fd, struct gpumem **file)
@@ -141,10 +141,10 @@ static int file_open_descriptor(int fd, struct gpumem **file)
 	int rc = file_check(fd);
 	if (rc < 0)
 		return rc;
-	int beside = path_descriptor_open(fd);
-	if (beside < 0)
-		return beside;
-	return client_file_new(beside, CLIENT_FD_PATH, flags & O_ACCMODE, fd, file);
+	int path_fd = path_descriptor_open(fd);
+	if (path_fd < 0)
+		return path_fd;
+	return client_file_new(path_fd, CLIENT_FD_PATH, flags & O_ACCMODE, fd, file);
 }
 
 gpumem *gpumem_open_fd(int fd)

@@ -34,7 +34,7 @@ struct listener {
 /* Taken before the lock of the list of files. */
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct listener *listeners;
-static bool wanted;
+static bool is_listening;
 static uint32_t listen_flags = GPUMEM_LISTEN_PARK;
 
 /* In the child of a fork. The threads are the parent's. */
@@ -47,7 +47,7 @@ static void listeners_forked(void)
 		free(at);
 	}
 	listeners = NULL;
-	wanted = false;
+	is_listening = false;
 	listen_flags = GPUMEM_LISTEN_PARK;
 }
 
@@ -201,16 +201,16 @@ static void listener_start(dev_t device)
 	for (const struct listener *at = listeners; at; at = at->next)
 		if (at->device == device)
 			return;
-	struct listener *made = malloc(sizeof(*made));
-	if (!made)
+	struct listener *new_listener = malloc(sizeof(*new_listener));
+	if (!new_listener)
 		return;
-	*made = (struct listener){.next = listeners, .device = device, .fd = -1};
-	if (client_private_fd_thread(&thread, listener_main, made) < 0) {
-		free(made);
+	*new_listener = (struct listener){.next = listeners, .device = device, .fd = -1};
+	if (client_private_fd_thread(&thread, listener_main, new_listener) < 0) {
+		free(new_listener);
 		return;
 	}
 	pthread_detach(thread);
-	listeners = made;
+	listeners = new_listener;
 }
 
 static void file_listen(struct gpumem *file, void *unused)
@@ -223,10 +223,10 @@ static void file_listen(struct gpumem *file, void *unused)
 /* Under listeners_lock. */
 static void listen_begin(void)
 {
-	if (wanted || client_driver_thread_enabled())
+	if (is_listening || client_driver_thread_enabled())
 		return;
 	client_fork_handler_register(&fork_handler);
-	wanted = true;
+	is_listening = true;
 	client_files_each(file_listen, NULL);
 }
 
@@ -250,7 +250,7 @@ void client_listen_for(uint32_t flags)
 void client_listen_file(struct gpumem *file)
 {
 	scoped_lock(&listeners_lock);
-	if (!wanted)
+	if (!is_listening)
 		return;
 	scoped_lock(&file->lock);
 	file_listen(file, NULL);
