@@ -100,7 +100,8 @@ static int beside_choose_name(struct client_replace *replace)
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return path_fail("getrandom");
-	snprintf(replace->beside, sizeof(replace->beside), ".gpumem-%016" PRIx64, number);
+	snprintf(replace->temporary_name, sizeof(replace->temporary_name), ".gpumem-%016" PRIx64,
+		 number);
 	return 0;
 }
 
@@ -127,7 +128,7 @@ static int file_create_beside(const char *path, mode_t mode, struct client_repla
 		rc = beside_choose_name(replace);
 		if (rc < 0)
 			return rc;
-		replace->fd = openat(replace->folder, replace->beside,
+		replace->fd = openat(replace->folder, replace->temporary_name,
 				     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	} while (replace->fd < 0 && errno == EEXIST);
 	return replace->fd < 0 ? path_fail(path) : 0;
@@ -141,27 +142,28 @@ static int file_create(const char *path, mode_t mode, struct client_replace *rep
 int client_replace_begin(const char *path, mode_t mode, enum client_replace_kind kind,
 			 const struct stat *content, struct client_replace *replace)
 {
-	struct client_replace made = {.fd = -1, .folder = -1, .kind = kind};
+	struct client_replace replacement = {.fd = -1, .folder = -1, .kind = kind};
 	struct beneath_place place = {.folder = -1};
-	int found = target_find(path, &made, &place);
+	int found = target_find(path, &replacement, &place);
 
 	if (found >= 0)
-		target_take(&made, &place, found, content);
+		target_take(&replacement, &place, found, content);
 	beneath_place_free(&place);
 	if (found < 0)
 		return found;
-	int rc = file_create(path, made.keeps_mode ? S_IRUSR | S_IWUSR : mode & PERMISSIONS, &made);
+	int rc = file_create(path, replacement.keeps_mode ? S_IRUSR | S_IWUSR : mode & PERMISSIONS,
+			     &replacement);
 
 	if (rc < 0)
-		close(made.folder);
+		close(replacement.folder);
 	if (rc < 0)
 		return rc;
-	made.path = strdup(path);
-	if (!made.path) {
-		client_replace_abandon(&made);
+	replacement.path = strdup(path);
+	if (!replacement.path) {
+		client_replace_abandon(&replacement);
 		return client_fail(ENOMEM, "%s: no memory", path);
 	}
-	*replace = made;
+	*replace = replacement;
 	return 0;
 }
 
@@ -176,11 +178,11 @@ static int file_link(const char *path, struct client_replace *replace)
 	if (replace->exists)
 		rc = beside_choose_name(replace);
 	while (rc == 0) {
-		if (*replace->beside)
-			to = replace->beside;
+		if (*replace->temporary_name)
+			to = replace->temporary_name;
 		if (linkat(AT_FDCWD, from, replace->folder, to, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
-		*replace->beside = '\0'; /* the name belongs to another file */
+		*replace->temporary_name = '\0'; /* the name belongs to another file */
 		rc = errno == EEXIST && replace->kind == CLIENT_REPLACE_FILE
 			 ? beside_choose_name(replace)
 			 : path_fail(path);
@@ -192,9 +194,9 @@ static int file_link(const char *path, struct client_replace *replace)
  * too late. */
 static int file_flush(int fd)
 {
-	int other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-	return other < 0 ? -1 : close(other);
+	return duplicate < 0 ? -1 : close(duplicate);
 }
 
 static bool is_users(const char *name)
@@ -208,10 +210,10 @@ static void attributes_keep(const struct client_replace *replace)
 {
 	AUTO_CLOSE int old =
 	    openat(replace->folder, replace->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	struct stat was, is;
+	struct stat old_stat, new_stat;
 
-	if (old >= 0 && fstat(old, &was) == 0 && fstat(replace->fd, &is) == 0 &&
-	    S_ISREG(was.st_mode) && was.st_uid == is.st_uid)
+	if (old >= 0 && fstat(old, &old_stat) == 0 && fstat(replace->fd, &new_stat) == 0 &&
+	    S_ISREG(old_stat.st_mode) && old_stat.st_uid == new_stat.st_uid)
 		io_copy_xattrs(old, replace->fd, is_users);
 }
 
@@ -237,14 +239,15 @@ static int file_put_in_place(struct client_replace *replace)
 		return path_fail(path);
 	if (file_flush(replace->fd) < 0 && errno != EINTR)
 		return path_fail(path);
-	if (!*replace->beside)
+	if (!*replace->temporary_name)
 		rc = file_link(path, replace);
-	if (rc < 0 || !*replace->beside)
+	if (rc < 0 || !*replace->temporary_name)
 		return rc;
 	unsigned flags = replace->kind == CLIENT_REPLACE_NOTHING ? RENAME_NOREPLACE : 0;
-	if (renameat2(replace->folder, replace->beside, replace->folder, replace->name, flags) < 0)
+	if (renameat2(replace->folder, replace->temporary_name, replace->folder, replace->name,
+		      flags) < 0)
 		return path_fail(path);
-	*replace->beside = '\0';
+	*replace->temporary_name = '\0';
 	return 0;
 }
 
@@ -259,14 +262,14 @@ int client_replace_finish(struct client_replace *replace)
 void client_replace_abandon(struct client_replace *replace)
 {
 	close(replace->fd);
-	if (*replace->beside)
-		unlinkat(replace->folder, replace->beside, 0);
+	if (*replace->temporary_name)
+		unlinkat(replace->folder, replace->temporary_name, 0);
 	close(replace->folder);
 	free(replace->path);
 }
 
 void client_replace_forget(struct client_replace *replace)
 {
-	*replace->beside = '\0';
+	*replace->temporary_name = '\0';
 	client_replace_abandon(replace);
 }

@@ -13,9 +13,9 @@
 enum client_replace_kind { CLIENT_REPLACE_FILE, CLIENT_REPLACE_NOTHING };
 
 struct client_replace {
-	int fd;		 /* of the new file, to read and write */
-	int folder;	 /* O_PATH */
-	char beside[40]; /* the temporary name of the new file, or "" */
+	int fd;			 /* of the new file, to read and write */
+	int folder;		 /* O_PATH */
+	char temporary_name[40]; /* of the new file, or "" */
 	char name[NAME_MAX + 1];
 	bool exists;	 /* an old file does */
 	bool keeps_mode; /* of the old file */
