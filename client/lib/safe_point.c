@@ -27,14 +27,14 @@ enum {
 	ATTENTION_PARKED = 4,  /* files may be parked on request */
 };
 
-static atomic_uint attention = ATTENTION_LISTEN;
+static atomic_uint attention_flags = ATTENTION_LISTEN;
 
 /* One thread acts on notices at a time, so that notices take effect in their order. Taken before
  * the listener's locks and the files' locks. */
-static pthread_mutex_t acting = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t action_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* leaf; of all below */
-static struct notice notices[NOTICES_MAX];		 /* in the order of their arrival */
+static pthread_mutex_t notices_lock = PTHREAD_MUTEX_INITIALIZER; /* leaf; of all below */
+static struct notice notices[NOTICES_MAX];			 /* in the order of their arrival */
 static unsigned n_notices;
 static void (*on_pressure)(uint64_t bytes, unsigned device, void *context);
 static void *on_pressure_context;
@@ -51,7 +51,7 @@ static void notices_forked(void)
 {
 	n_notices = 0;
 	on_pressure = NULL;
-	atomic_store(&attention, ATTENTION_LISTEN);
+	atomic_store(&attention_flags, ATTENTION_LISTEN);
 }
 
 static struct client_fork_handler fork_handler = {.forked = notices_forked};
@@ -103,14 +103,14 @@ static bool requests_are_left(void)
 	unsigned count = 0;
 
 	/* Before the count: a file that is parked meanwhile sets the bit again. */
-	atomic_fetch_and(&attention, ~(unsigned)ATTENTION_PARKED);
+	atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_PARKED);
 	client_files_each(file_count_requests, &count);
 	if (count)
-		atomic_fetch_or(&attention, ATTENTION_PARKED);
+		atomic_fetch_or(&attention_flags, ATTENTION_PARKED);
 	return count;
 }
 
-/* Under acting. */
+/* Under action_lock. */
 static void notice_act(const struct notice *notice)
 {
 	struct action action = {.notice = notice};
@@ -135,7 +135,7 @@ static bool notice_add(const struct notice *notice)
 {
 	unsigned at = 0;
 
-	scoped_lock(&lock);
+	scoped_lock(&notices_lock);
 	while (at < n_notices && !notice_is_repeated(&notices[at], notice))
 		at++;
 	if (at == NOTICES_MAX)
@@ -143,7 +143,7 @@ static bool notice_add(const struct notice *notice)
 	notices[at] = *notice;
 	if (at == n_notices)
 		n_notices++;
-	atomic_fetch_or(&attention, ATTENTION_NOTICES);
+	atomic_fetch_or(&attention_flags, ATTENTION_NOTICES);
 	return true;
 }
 
@@ -153,19 +153,19 @@ void client_notice_take(dev_t device, const struct gpumem_msg_notice *message)
 
 	client_fork_handler_register(&fork_handler);
 	if (message->flags & GPUMEM_NOTICE_NOW) {
-		scoped_lock(&acting);
+		scoped_lock(&action_lock);
 		notice_act(&notice);
 	} else if (!notice_add(&notice) && message->what != GPUMEM_NOTICE_MEMORY) {
 		client_listener_answer(device, message->header.request, EBUSY, 0);
 	}
 }
 
-/* Under acting: takes the notice that came first. */
+/* Under action_lock: takes the notice that came first. */
 static bool notice_next(struct notice *notice)
 {
-	scoped_lock(&lock);
+	scoped_lock(&notices_lock);
 	if (!n_notices) {
-		atomic_fetch_and(&attention, ~(unsigned)ATTENTION_NOTICES);
+		atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_NOTICES);
 		return false;
 	}
 	*notice = notices[0];
@@ -209,9 +209,9 @@ static void notices_act(struct point *point)
 	/* All locks are taken inside the gate, so that no child finds one held. */
 	CLIENT_CALL();
 	client_fork_handler_register(&fork_handler);
-	if (atomic_fetch_and(&attention, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN)
+	if (atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN)
 		client_listen();
-	scoped_lock(&acting);
+	scoped_lock(&action_lock);
 	while (point->n < NOTICES_MAX && notice_next(&notice)) {
 		if (notice.message.what != GPUMEM_NOTICE_MEMORY)
 			notice_act(&notice);
@@ -219,7 +219,7 @@ static void notices_act(struct point *point)
 			point->memory[point->n++] = notice;
 	}
 	point->parked = requests_are_left();
-	scoped_lock(&lock);
+	scoped_lock(&notices_lock);
 	point->callback = on_pressure;
 	point->context = on_pressure_context;
 }
@@ -238,7 +238,8 @@ static int safe_point_reach(void)
 
 int gpumem_safe_point(void)
 {
-	return atomic_load_explicit(&attention, memory_order_relaxed) ? safe_point_reach() : 0;
+	return atomic_load_explicit(&attention_flags, memory_order_relaxed) ? safe_point_reach()
+									    : 0;
 }
 
 int gpumem_on_pressure(void (*callback)(uint64_t bytes, unsigned device, void *context),
@@ -248,11 +249,11 @@ int gpumem_on_pressure(void (*callback)(uint64_t bytes, unsigned device, void *c
 	client_fork_handler_register(&fork_handler);
 	/* For two calls at once: the callback and the notices that the daemon sends are of the same
 	 * call. */
-	scoped_lock(&acting);
-	pthread_mutex_lock(&lock);
+	scoped_lock(&action_lock);
+	pthread_mutex_lock(&notices_lock);
 	on_pressure = callback;
 	on_pressure_context = context;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&notices_lock);
 	client_listen_for(callback ? GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY
 				   : GPUMEM_LISTEN_PARK);
 	return 0;
