@@ -32,12 +32,12 @@ int client_cuda_find(const struct client_cuda *cuda, const uint8_t uuid[16], gm_
 /* The errno of a driver call's result, with a text; 0 for success. */
 int client_cuda_result(const struct client_cuda *cuda, gm_CUresult result, const char *call);
 
-/* The same for a call that makes a context. -EBUSY, -EPERM: the device's compute mode gives this
+/* The errno of a call that makes a context. -EBUSY, -EPERM: the device's compute mode gives this
  * process no context. */
 int client_cuda_context_result(const struct client_cuda *cuda, gm_CUdevice device,
 			       gm_CUresult result);
 
-/* The same for a call that frees a resource. The resource is free whatever the result, and
+/* The errno of a call that frees a resource. The resource is free whatever the result, and
  * CUDA_ERROR_DEINITIALIZED (the driver has ended, because the program ends) counts as success. */
 int client_cuda_gave_back(const struct client_cuda *cuda, gm_CUresult result, const char *call);
 

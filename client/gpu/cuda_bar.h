@@ -49,7 +49,8 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 		   struct client_bar_piece *piece, char *reason);
 /* Removes the mapping at piece->at. */
 void client_bar_unmap(struct client_bar *bar, const struct client_bar_piece *piece);
-/* The same, and reserves the address: false if another thread took the address just then. */
+/* Removes the mapping and reserves its address: false if another thread took the address just then.
+ */
 bool client_bar_park(struct client_bar *bar, const struct client_bar_piece *piece);
 
 /* Compares some bytes of the mapping with those that the daemon reads through file, any descriptor

@@ -118,19 +118,18 @@ struct client_gpu_ops {
 	void (*kernel_close)(void *state);
 
 	/* The UUID of the device that the driver gives this number in this process. No lock. NULL:
-	 * as for kernels; so too the next. */
+	 * there are no numbers of devices. */
 	int (*device_uuid)(int number, uint8_t uuid[16]);
-	/* Calls work in the primary context of that device. NULL: waits for all work of the
-	 * context.
-	 */
+	/* Calls work in the primary context of that device; a work of NULL waits for all work of
+	 * the context. No lock. NULL: there are no contexts. */
 	int (*primary_run)(int number, int (*work)(void *argument), void *argument);
 
-	/* The enum client_process_state of another process. No lock; so too the next. -ENOTSUP: the
+	/* The enum client_process_state of another process. No lock. -ENOTSUP: the
 	 * driver has no checkpoints. -EINVAL: the process does not use the driver. NULL: there is
 	 * no driver. */
 	int (*process_state)(pid_t pid);
 	/* Brings another process from a state to the next, or back: running, locked, checkpointed.
-	 * A lock waits for the work of the process, and for some seconds at most. */
+	 * A lock waits for the work of the process, and for some seconds at most. No lock. */
 	int (*process_change)(pid_t pid, enum client_process_state from,
 			      enum client_process_state to);
 };

@@ -51,9 +51,10 @@ typedef struct gpumem gpumem;
  * errors of open(2). */
 GPUMEM_API gpumem *gpumem_open(const char *path, int flags);
 
-/* The same for an open file; the caller keeps fd, and may close fd at once. The handle allows
- * writing if fd does; fd must be readable. Unlike gpumem_open and gpumem_close, which open and
- * close the file, this function does not touch the process's fcntl(2) locks. */
+/* Opens the memory of an open file as gpumem_open does; the caller keeps fd, and may close fd at
+ * once. The handle allows writing if fd does; fd must be readable. Unlike gpumem_open and
+ * gpumem_close, which open and close the file, this function does not touch the process's fcntl(2)
+ * locks. */
 GPUMEM_API gpumem *gpumem_open_fd(int fd);
 
 enum gpumem_create_flags {

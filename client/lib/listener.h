@@ -14,7 +14,7 @@ struct gpumem;
 /* Listens from now on, also for files that are opened later. Not in the preload library, which
  * cannot give back what its program uses. */
 void client_listen(void);
-/* The same, for these notices: enum gpumem_listen_flags. */
+/* Listens for these notices: enum gpumem_listen_flags. */
 void client_listen_for(uint32_t flags);
 /* A file was opened, which must be in the list of files. */
 void client_listen_file(struct gpumem *file);

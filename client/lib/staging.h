@@ -20,7 +20,7 @@
 
 struct client_staging {
 	int fd; /* -1: no staging memory */
-	/* The same bytes, read without a request to the daemon if they are one chunk. Borrowed. */
+	/* The bytes of fd, read without a request to the daemon if they are one chunk. Borrowed. */
 	int object;
 	gpumem *file;
 	char *base;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Exchanges what stands at the addresses of a range: the file's memory, or the kernel's mapping.
+/* Exchanges the mapping at the addresses of a range: the file's memory, or the kernel's mapping.
  * Callers hold the lock of the table, unless told otherwise. The functions may remove ranges from
  * the table, and then other ranges change their numbers. */
 #ifndef CLIENT_PRELOAD_EXCHANGE_H
@@ -15,8 +15,8 @@
  * one's. */
 struct mapping *exchange_lease(int fd, const struct range *range, enum stats_left *reason);
 
-/* The same for a file whose memory is mapped already. NULL: the process may not store, or there is
- * no such lease. */
+/* Leases, for stores, a file whose memory is mapped already. NULL: the process may not store, or
+ * there is no such lease. */
 gpumem *exchange_lease_to_store(int fd);
 
 /* Whether a leased file has all of the range. */
@@ -27,8 +27,8 @@ bool exchange_pays(const struct mapping *mapping, const struct range *range,
 
 /* Turns the i-th range into the kernel's mapping of the file, and removes it: 0 or -errno. */
 int exchange_kernel(unsigned i, enum place_by method);
-/* The same for all ranges of a file, as stores into its memory do not show in the kernel's pages.
- */
+/* Turns all ranges of a file into the kernel's mappings, as stores into its memory do not show in
+ * the kernel's pages. */
 int exchange_file_kernel(const struct slot_identity *identity);
 
 /* Puts the file's memory in the place of the kernel's mappings of a device's inode (0: of all its

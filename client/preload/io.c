@@ -290,7 +290,7 @@ static size_t call_stage(struct slot *slot, const struct io_call *call, off_t of
 	return staged;
 }
 
-/* As above. */
+/* Moves bytes by staging, or else through the window. The number of bytes moved; 0: none. */
 static size_t call_direct(struct slot *slot, const struct io_call *call, off_t offset, size_t bytes,
 			  enum stats_left *reason)
 {

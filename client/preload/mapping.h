@@ -47,7 +47,7 @@ struct mapping_remap {
 	int flags;
 	char *target;
 };
-/* The same for mremap. False: the kernel can do the call now. */
+/* Does mremap's work for ranges. False: the kernel can do the call now. */
 bool mapping_remap(const struct mapping_remap *remap, void **address);
 
 /* Turns all ranges of a file into the kernel's mappings and ends their leases. Whether there was a

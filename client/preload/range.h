@@ -52,7 +52,7 @@ void ranges_forked(void);
 
 /* Ends the leases of a mapping without ranges, once the lock is given up. */
 void mapping_end(struct mapping *mapping);
-/* The same for slots_refuse of the file. */
+/* Calls slots_refuse for a file, once the lock is given up. */
 void range_refuse_file(const struct slot_identity *identity);
 
 /* All functions below under the lock; this one also without. */

@@ -16,7 +16,7 @@ int facts_text(const char *mountpoint, const char *name, char **text);
 char *facts_first_line(const char *root, const char *path);
 /* Reads stats.json. NULL with errno; EPROTO: stats.json has another form. */
 json_t *facts_stats(const char *mountpoint);
-/* Reads users, what each user is charged for. NULL with errno, as facts_stats. */
+/* Reads users: the charges of each user. NULL with errno, as facts_stats. */
 json_t *facts_users(const char *mountpoint);
 /* A member of a volume or of stats.json; 0 if the daemon's version does not have the member. */
 uint64_t facts_number(const json_t *object, const char *name);

@@ -79,7 +79,8 @@ void table_cell(struct table *table, enum output_colour colour, const char *form
 void table_user(struct table *table, enum output_colour colour, const json_t *row);
 void table_write(const struct table *table, FILE *out);
 void table_free(struct table *table);
-/* Writes a table to stdout, with what row adds for each object of the list, and frees the table. */
+/* Writes a table to stdout, with the cells that row adds for each object of the list, and frees the
+ * table. */
 void table_list(struct table table, const json_t *list,
 		void (*row)(struct table *table, const json_t *object));
 

@@ -16,7 +16,7 @@ void fill_begin(char *address, size_t bytes);
 
 /* Before addresses are unmapped, moved or mapped anew: nothing more is filled there. */
 void fill_end(const void *address, size_t bytes);
-/* The same. The calling thread is in the library. */
+/* Ends the filling as fill_end, for a calling thread that is in the library. */
 void fill_stop(const void *address, size_t bytes);
 
 /* Before a mapping of the kernel's pages ends: takes its pages out, and returns when that is done.
