@@ -413,9 +413,11 @@ bool turns_wait_begin(struct turns *queue)
 
 void turns_wait_end(struct turns *queue, bool begun)
 {
+	if (!begun)
+		return;
 	scoped_lock(&queue->lock);
-	queue->waiting -= begun;
-	queue->running += begun;
+	queue->waiting--;
+	queue->running++;
 }
 
 unsigned turns_threads(struct turns *queue)
