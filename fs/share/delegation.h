@@ -23,7 +23,7 @@ struct delegation_recall {
 };
 
 struct delegation_counters {
-	uint64_t sent; /* notices that recalled a delegation */
+	uint64_t sent; /* recalls whose answers a thread waits for */
 	uint64_t late; /* notices that had no answer in time */
 };
 
