@@ -13,6 +13,7 @@
 #include "fs/control/snapshot.h"
 #include "fs/core/calibrate.h"
 #include "fs/core/fs.h"
+#include "fs/core/part.h"
 #include "fs/core/worker.h"
 #include "fs/daemon/gpu_faults.h"
 #include "fs/daemon/idle_release.h"
@@ -278,90 +279,93 @@ PART(ledger, ledger)
 PART(leases, lease_list)
 PART(inodes, inode_table)
 
-/* open returns 0, or -errno with nothing of the part left; NULL: nothing to open. close may be
- * NULL. */
-struct part {
-	int (*open)(struct fs *fs);
-	void (*close)(struct fs *fs);
-};
-
-/* The parts to open while another daemon still serves the files. */
-static const struct part prepared_parts[] = {
-    {settings_prepare, counters_close},
-    {topology_open, topology_close},
-    {access_log_part_open, access_log_part_close},
-    {trace_part_open, trace_part_close},
-    {ledger_part_open, ledger_part_close},
-    {leases_part_open, leases_part_close},
-    {host_outs_open, host_outs_close},
-    {unclaimed_leases_open, unclaimed_leases_close},
-    {snapshots_open, snapshots_close},
-    {inodes_part_open, inodes_part_close},
-    {backend_part_open, backend_part_close},
+/* In the order in which parts are opened and started. */
+static const struct fs_part parts[] = {
+    {.name = "settings", .open = settings_prepare, .close = counters_close},
+    {.name = "topology", .open = topology_open, .close = topology_close},
+    {.name = "access log", .open = access_log_part_open, .close = access_log_part_close},
+    {.name = "trace", .open = trace_part_open, .close = trace_part_close},
+    {.name = "ledger", .open = ledger_part_open, .close = ledger_part_close},
+    {.name = "leases", .open = leases_part_open, .close = leases_part_close},
+    {.name = "snapshots", .open = snapshots_open, .close = snapshots_close},
+    {.name = "inodes", .open = inodes_part_open, .close = inodes_part_close},
+    {.name = "backend", .open = backend_part_open, .close = backend_part_close},
     /* Volumes that close drop chunks from the fdstore through the journal. */
-    {NULL, fs_forget_held},
-    {ahead_part_open, ahead_part_close},
-    {volumes_open, volumes_close},
-    {tiers_open, tiers_close},
-    {calibrate_open, calibrate_close},
+    {.name = "held chunks", .close = fs_forget_held},
+    {.name = "read ahead", .open = ahead_part_open, .close = ahead_part_close},
+    {.name = "volumes", .open = volumes_open, .close = volumes_close},
+    {.name = "calibration", .open = calibrate_open, .close = calibrate_close},
+    {.name = "worker", .stop = worker_close},
+    {.name = "holds", .start = holds_open, .stop = holds_close},
+    {.name = "tree", .start = tree_open, .stop = tree_close},
+    {.name = "holds of files", .stop = holds_end},
+    {.name = "checkpoint", .start = checkpoint_start, .stop = checkpoint_end},
+    {.name = "spool", .start = spool_open, .stop = spool_close},
+    {.name = "host objects",
+     .open = host_outs_open,
+     .start = host_outs_start,
+     .stop = host_outs_end,
+     .close = host_outs_close},
+    {.name = "unclaimed leases",
+     .open = unclaimed_leases_open,
+     .stop = leases_end,
+     .close = unclaimed_leases_close},
+    {.name = "tiers",
+     .open = tiers_open,
+     .start = tier_balance_open,
+     .stop = tier_balance_close,
+     .close = tiers_close},
+    {.name = "compaction", .start = tier_compact_open, .stop = tier_compact_close},
+    {.name = "idle release", .start = idle_release_open, .stop = idle_release_close},
+    {.name = "GPU faults", .start = gpu_faults_start, .stop = gpu_faults_end},
+    {.name = "turns", .start = turns_part_open, .stop = turns_part_close},
 };
 
-/* The files, and the threads working on the files. */
-static const struct part filled_parts[] = {
-    {NULL, worker_close},
-    {holds_open, holds_close},
-    {tree_open, tree_close},
-    {NULL, holds_end},
-    {checkpoint_start, checkpoint_end},
-    {spool_open, spool_close},
-    {host_outs_start, host_outs_end},
-    {NULL, leases_end},
-    {tier_balance_open, tier_balance_close},
-    {tier_compact_open, tier_compact_close},
-    {idle_release_open, idle_release_close},
-    {gpu_faults_start, gpu_faults_end},
-    {turns_part_open, turns_part_close},
-};
+#define N_PARTS (sizeof(parts) / sizeof(parts[0]))
 
-#define N_PARTS(parts) (sizeof(parts) / sizeof((parts)[0]))
+static void parts_stop(struct fs *fs, size_t n)
+{
+	while (n--)
+		if (parts[n].stop)
+			parts[n].stop(fs);
+}
 
-static void parts_close(struct fs *fs, const struct part *parts, size_t n)
+static void parts_close(struct fs *fs, size_t n)
 {
 	while (n--)
 		if (parts[n].close)
 			parts[n].close(fs);
 }
 
-static int parts_open(struct fs *fs, const struct part *parts, size_t n)
+int fs_prepare(struct fs *fs)
 {
 	int error = 0;
 
-	for (size_t i = 0; i < n && !error; i++) {
+	for (size_t i = 0; i < N_PARTS && !error; i++) {
 		error = parts[i].open ? parts[i].open(fs) : 0;
-		if (error) {
-			journal_leave(fs->journal);
-			parts_close(fs, parts, i);
-		}
+		if (error)
+			parts_close(fs, i);
 	}
 	return error;
 }
 
-int fs_prepare(struct fs *fs)
-{
-	return parts_open(fs, prepared_parts, N_PARTS(prepared_parts));
-}
-
 void fs_unprepare(struct fs *fs)
 {
-	parts_close(fs, prepared_parts, N_PARTS(prepared_parts));
+	parts_close(fs, N_PARTS);
 }
 
 int fs_fill(struct fs *fs)
 {
-	int error = parts_open(fs, filled_parts, N_PARTS(filled_parts));
+	int error = 0;
 
-	if (error)
-		fs_unprepare(fs);
+	for (size_t i = 0; i < N_PARTS && !error; i++) {
+		error = parts[i].start ? parts[i].start(fs) : 0;
+		if (error) {
+			journal_leave(fs->journal);
+			parts_stop(fs, i);
+			fs_unprepare(fs);
+		}
+	}
 	return error;
 }
 
@@ -374,6 +378,6 @@ int fs_open(struct fs *fs)
 
 void fs_close(struct fs *fs)
 {
-	parts_close(fs, filled_parts, N_PARTS(filled_parts));
-	parts_close(fs, prepared_parts, N_PARTS(prepared_parts));
+	parts_stop(fs, N_PARTS);
+	parts_close(fs, N_PARTS);
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* A part of the daemon: a feature, or what features need. A part is a folder, or sources of a
+ * folder, and a row of the table in fs/daemon/lifecycle.c (docs/new-feature.md). */
+#ifndef FS_CORE_PART_H
+#define FS_CORE_PART_H
+
+#include <stddef.h>
+
+struct fs;
+
+/* Each function may be NULL. A daemon opens its parts in the order of the table while an earlier
+ * daemon may still serve the mount, and starts the parts in the same order once no other daemon
+ * serves. The daemon ends in reverse: all parts are stopped, and then all parts are closed. */
+struct fs_part {
+	const char *name;
+	/* 0, or -errno after a line in the log; then nothing of the part is left. */
+	int (*open)(struct fs *fs);
+	int (*start)(struct fs *fs);
+	void (*stop)(struct fs *fs);
+	void (*close)(struct fs *fs);
+};
+
+#endif
