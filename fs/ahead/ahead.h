@@ -16,14 +16,17 @@
 
 #include "backend/copy.h"
 #include "common/tsan.h"
+#include "fs/core/fs.h"
 
 #define AHEAD_BLOCK_BYTES (1ULL << 20)
 
 struct ahead;
 struct ahead_block;
 
-/* A file, for as long as a call lasts. */
-struct ahead_file {
+static inline FS_STATE(struct ahead, ahead_of, FS_AHEAD)
+
+    /* A file, for as long as a call lasts. */
+    struct ahead_file {
 	/* The number of the file's blocks. The address of this counter identifies the file. */
 	_Atomic uint8_t *blocks;
 	/* Enqueues copies of up to bytes at offset, as copy_out does: the number of bytes, less at

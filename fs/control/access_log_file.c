@@ -54,7 +54,9 @@ struct answer {
 	char text[ANSWER_BYTES];
 };
 
-static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
+static FS_STATE(struct access_file, access_file_of, FS_ACCESS_FILE)
+
+    static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
 {
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++)
 		if (file->slots[i].handle == handle)
@@ -65,7 +67,7 @@ static struct reader_slot *slot_find(struct access_file *file, uint64_t handle)
 /* Whether a reader's waiting request is answered now; file->lock is held. */
 static bool slot_answer(struct access_file *file, struct reader_slot *slot, struct answer *answer)
 {
-	struct access_log *log = file->fs->access_log;
+	struct access_log *log = access_log_of(file->fs);
 
 	if (!slot->waiting)
 		return false;
@@ -117,7 +119,7 @@ static void *access_log_thread_main(void *pointer)
 	uint64_t seen = 0;
 
 	while (!ended) {
-		access_log_wait(file->fs->access_log, &seen, waiting ? TICK_MS : -1);
+		access_log_wait(access_log_of(file->fs), &seen, waiting ? TICK_MS : -1);
 		waiting = slots_answer(file, answer, &ended);
 	}
 	free(answer);
@@ -133,13 +135,13 @@ int access_file_new(struct fs *fs)
 	file->fs = fs;
 	file->last_handle = fdstore_generation(fs->fdstore) << FDSTORE_GENERATION_SHIFT;
 	pthread_mutex_init(&file->lock, NULL);
-	fs->access_file = file;
+	fs->states[FS_ACCESS_FILE] = file;
 	return 0;
 }
 
 void access_file_end(struct fs *fs)
 {
-	struct access_file *file = fs->access_file;
+	struct access_file *file = access_file_of(fs);
 
 	pthread_mutex_lock(&file->lock);
 	bool running = file->running && !file->ended;
@@ -148,24 +150,24 @@ void access_file_end(struct fs *fs)
 	pthread_mutex_unlock(&file->lock);
 	if (!running)
 		return;
-	access_log_wake(fs->access_log);
+	access_log_wake(access_log_of(fs));
 	pthread_join(file->thread, NULL);
 }
 
 void access_file_free(struct fs *fs)
 {
-	struct access_file *file = fs->access_file;
+	struct access_file *file = access_file_of(fs);
 
 	if (!file)
 		return;
 	access_file_end(fs);
 	for (unsigned i = 0; i < ACCESS_READERS_MAX; i++) {
 		if (file->slots[i].handle)
-			access_log_close(fs->access_log, file->slots[i].reader);
+			access_log_close(access_log_of(fs), file->slots[i].reader);
 	}
 	pthread_mutex_destroy(&file->lock);
 	free(file);
-	fs->access_file = NULL;
+	fs->states[FS_ACCESS_FILE] = NULL;
 }
 
 /* file->lock is held. The thread runs until the end of the mount: a release that joined the thread
@@ -183,7 +185,7 @@ static int slot_open(struct access_file *file, uint64_t *handle)
 			return -error;
 		file->running = true;
 	}
-	int error = access_log_open(file->fs->access_log, &slot->reader);
+	int error = access_log_open(access_log_of(file->fs), &slot->reader);
 
 	if (error)
 		return error;
@@ -199,7 +201,7 @@ static void slot_close(struct access_file *file, uint64_t handle)
 	struct reader_slot *slot = handle ? slot_find(file, handle) : NULL;
 
 	if (slot) {
-		if (access_log_close(file->fs->access_log, slot->reader))
+		if (access_log_close(access_log_of(file->fs), slot->reader))
 			atomic_fetch_and(&file->fs->observers, ~(unsigned)OBSERVE_ACCESS);
 		*slot = (struct reader_slot){0};
 	}
@@ -208,7 +210,7 @@ static void slot_close(struct access_file *file, uint64_t handle)
 void access_file_open(fuse_req_t req, struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-	struct access_file *file = fs->access_file;
+	struct access_file *file = access_file_of(fs);
 
 	pthread_mutex_lock(&file->lock);
 	int error = slot_open(file, &info->fh);
@@ -237,7 +239,7 @@ static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse
 		return 0; /* an earlier daemon opened the handle: end of file */
 	if (slot->waiting)
 		return -EBUSY;
-	*length = access_log_take(file->fs->access_log, slot->reader, to, bytes);
+	*length = access_log_take(access_log_of(file->fs), slot->reader, to, bytes);
 	if (*length || file->ended)
 		return 0;
 	if (info->flags & O_NONBLOCK)
@@ -252,7 +254,7 @@ static int slot_read(struct access_file *file, fuse_req_t req, const struct fuse
 void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
-	struct access_file *file = fs->access_file;
+	struct access_file *file = access_file_of(fs);
 	struct worker *worker = worker_self(fs);
 	size_t length;
 
@@ -267,7 +269,7 @@ void access_file_read(fuse_req_t req, size_t bytes, struct fuse_file_info *info)
 
 	pthread_mutex_unlock(&file->lock);
 	if (error == READ_LATER)
-		access_log_wake(fs->access_log);
+		access_log_wake(access_log_of(fs));
 	else if (error)
 		fuse_reply_err(req, -error);
 	else
@@ -278,5 +280,5 @@ void access_file_release(fuse_req_t req, struct fuse_file_info *info)
 {
 	struct fs *fs = fuse_req_userdata(req);
 
-	slot_close(fs->access_file, info->fh);
+	slot_close(access_file_of(fs), info->fh);
 }

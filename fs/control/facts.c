@@ -63,7 +63,7 @@ static bool volume_read(const struct fact_subject *subject, void *pointer)
 	numbers->files = (uint64_t)atomic_load(&volume->files);
 	volume_usage(volume, &numbers->usage);
 	numbers->requested = stats_sum_volume(&subject->fs->stats, volume->index);
-	numbers->leases = lease_list_sums(subject->fs->leases, volume->index);
+	numbers->leases = lease_list_sums(lease_list_of(subject->fs), volume->index);
 	return true;
 }
 

@@ -23,8 +23,8 @@ int control_list_leases(struct control_list *list, FILE *out,
 	long begin = ftell(out);
 
 	do {
-		unsigned n =
-		    lease_list_next(list->fs->leases, &list->leases, &list->viewer, found, ROOM);
+		unsigned n = lease_list_next(lease_list_of(list->fs), &list->leases, &list->viewer,
+					     found, ROOM);
 
 		if (!n)
 			return CONTROL_END;
@@ -47,7 +47,7 @@ const char *control_list_access(const struct lease_entry *lease)
 
 void control_list_end(struct control_list *list)
 {
-	lease_list_leave(list->fs->leases, &list->leases);
+	lease_list_leave(lease_list_of(list->fs), &list->leases);
 }
 
 /* The path is the last field of a line. Characters that a terminal obeys, line ends among them, are

@@ -196,7 +196,7 @@ static void control_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, m
 
 void control_handles_from(struct fs *fs, uint64_t first)
 {
-	fs->snapshots->last_handle = first;
+	snapshots_of(fs)->last_handle = first;
 }
 
 static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)

@@ -32,10 +32,12 @@ struct snapshot {
 
 int snapshots_open(struct fs *fs)
 {
-	fs->snapshots = calloc(1, sizeof(*fs->snapshots));
-	if (!fs->snapshots)
+	struct snapshots *snapshots = calloc(1, sizeof(*snapshots));
+
+	if (!snapshots)
 		return -ENOMEM;
-	pthread_mutex_init(&fs->snapshots->lock, NULL);
+	pthread_mutex_init(&snapshots->lock, NULL);
+	fs->states[FS_SNAPSHOTS] = snapshots;
 	return 0;
 }
 
@@ -52,14 +54,15 @@ static void snapshot_free(struct fs *fs, struct snapshot *snapshot)
 
 void snapshots_close(struct fs *fs)
 {
+	struct snapshots *snapshots = snapshots_of(fs);
 	struct snapshot *snapshot, *next;
 
-	HASH_ITER (hh, fs->snapshots->by_handle, snapshot, next) {
-		HASH_DEL(fs->snapshots->by_handle, snapshot);
+	HASH_ITER (hh, snapshots->by_handle, snapshot, next) {
+		HASH_DEL(snapshots->by_handle, snapshot);
 		snapshot_free(fs, snapshot);
 	}
-	pthread_mutex_destroy(&fs->snapshots->lock);
-	free(fs->snapshots);
+	pthread_mutex_destroy(&snapshots->lock);
+	free(snapshots);
 }
 
 /* Makes the whole text, or the next piece of a list. snapshot->lock is held. */
@@ -136,7 +139,7 @@ static int snapshot_new(struct fs *fs, const struct control_file *file, uid_t ui
  * another thread may close the snapshot. */
 static int snapshot_add(struct fs *fs, struct snapshot *snapshot, uint64_t *handle)
 {
-	struct snapshots *all = fs->snapshots;
+	struct snapshots *all = snapshots_of(fs);
 	struct snapshot *other = NULL;
 
 	scoped_lock(&all->lock);
@@ -181,8 +184,8 @@ static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
 {
 	struct snapshot *snapshot = NULL;
 
-	scoped_lock(&fs->snapshots->lock);
-	HASH_FIND(hh, fs->snapshots->by_handle, &handle, sizeof(handle), snapshot);
+	scoped_lock(&snapshots_of(fs)->lock);
+	HASH_FIND(hh, snapshots_of(fs)->by_handle, &handle, sizeof(handle), snapshot);
 	if (snapshot)
 		snapshot->users++;
 	return snapshot;
@@ -190,10 +193,10 @@ static struct snapshot *snapshot_get(struct fs *fs, uint64_t handle)
 
 static void snapshot_put(struct fs *fs, struct snapshot *snapshot)
 {
-	pthread_mutex_lock(&fs->snapshots->lock);
+	pthread_mutex_lock(&snapshots_of(fs)->lock);
 	bool last = --snapshot->users == 0;
 
-	pthread_mutex_unlock(&fs->snapshots->lock);
+	pthread_mutex_unlock(&snapshots_of(fs)->lock);
 	if (last)
 		snapshot_free(fs, snapshot);
 }
@@ -202,11 +205,11 @@ void snapshot_close(struct fs *fs, uint64_t handle)
 {
 	struct snapshot *snapshot = NULL;
 
-	pthread_mutex_lock(&fs->snapshots->lock);
-	HASH_FIND(hh, fs->snapshots->by_handle, &handle, sizeof(handle), snapshot);
+	pthread_mutex_lock(&snapshots_of(fs)->lock);
+	HASH_FIND(hh, snapshots_of(fs)->by_handle, &handle, sizeof(handle), snapshot);
 	if (snapshot)
-		HASH_DEL(fs->snapshots->by_handle, snapshot);
-	pthread_mutex_unlock(&fs->snapshots->lock);
+		HASH_DEL(snapshots_of(fs)->by_handle, snapshot);
+	pthread_mutex_unlock(&snapshots_of(fs)->lock);
 	if (snapshot)
 		snapshot_put(fs, snapshot);
 }

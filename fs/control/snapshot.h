@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fs/core/fs.h"
+
 struct control_file;
 struct fs;
 struct snapshot;
@@ -20,7 +22,9 @@ struct snapshots {
 	uint64_t last_handle;
 };
 
-int snapshots_open(struct fs *fs); /* 0 or -ENOMEM */
+static inline FS_STATE(struct snapshots, snapshots_of, FS_SNAPSHOTS)
+
+    int snapshots_open(struct fs *fs); /* 0 or -ENOMEM */
 void snapshots_close(struct fs *fs);
 
 /* For a user that opens the file: 0 with the handle, or -errno. */

@@ -177,7 +177,7 @@ static void add_spool_error(struct fs *fs, json_t *all)
 {
 	int error = spool_counters(fs).last_error;
 
-	if (fs->spool)
+	if (spool_of(fs))
 		json_object_set_new(json_object_get(all, "spool"), "last_error",
 				    error ? json_string(strerrorname_np(error)) : json_null());
 }

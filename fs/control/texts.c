@@ -17,6 +17,7 @@
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/kinds.h"
 #include "fs/share/share.h"
+#include "fs/spool/spool.h"
 #include "fs/trace/observe.h"
 #include "fs/trace/trace.h"
 #include "fs/volume/volume.h"
@@ -126,8 +127,8 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	if (fs->fdstore)
 		fprintf(out, "daemon %" PRIu64 " process %d keeper %d\n",
 			fdstore_generation(fs->fdstore), getpid(), fdstore_keeper(fs->fdstore));
-	fprintf(out, "spool %s\n", fs->spool ? options->spool : "none");
-	if (fs->spool)
+	fprintf(out, "spool %s\n", spool_of(fs) ? options->spool : "none");
+	if (spool_of(fs))
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
 	fprintf(out, "metadata %" PRId64 "\n", fs->metadata_max);
 	fprintf(out, "user_metadata %" PRIu64 "\n", ledger_limit(fs, LEDGER_METADATA));
@@ -143,7 +144,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 static int write_trace(struct fs *fs, uid_t uid, FILE *out)
 {
 	(void)uid;
-	return trace_write(fs->trace, fs->options.mountpoint, out);
+	return trace_write(trace_of(fs), fs->options.mountpoint, out);
 }
 
 const struct control_file control_files[CONTROL_FILES] = {

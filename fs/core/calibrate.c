@@ -41,15 +41,19 @@ static void *calibrate_thread(void *pointer)
 	return NULL;
 }
 
-int calibrate_open(struct fs *fs)
+static FS_STATE(struct calibration, calibrations_of, FS_CALIBRATIONS)
+
+    int calibrate_open(struct fs *fs)
 {
-	fs->calibrations = cacheline_calloc(fs->backend->n_devices * sizeof(*fs->calibrations));
-	return fs->calibrations ? 0 : -ENOMEM;
+	size_t bytes = fs->backend->n_devices * sizeof(struct calibration);
+
+	fs->states[FS_CALIBRATIONS] = cacheline_calloc(bytes);
+	return fs->states[FS_CALIBRATIONS] ? 0 : -ENOMEM;
 }
 
 void calibrate_start(struct fs *fs, struct device *device)
 {
-	struct calibration *calibration = device ? &fs->calibrations[device->slot] : NULL;
+	struct calibration *calibration = device ? &calibrations_of(fs)[device->slot] : NULL;
 	int expected = NOT_STARTED;
 
 	if (!calibration ||
@@ -63,8 +67,10 @@ void calibrate_start(struct fs *fs, struct device *device)
 
 void calibrate_close(struct fs *fs)
 {
+	struct calibration *calibrations = calibrations_of(fs);
+
 	for (unsigned i = 0; i < fs->backend->n_devices; i++)
-		if (fs->calibrations[i].running)
-			pthread_join(fs->calibrations[i].thread, NULL);
-	free(fs->calibrations);
+		if (calibrations[i].running)
+			pthread_join(calibrations[i].thread, NULL);
+	free(calibrations);
 }

@@ -17,34 +17,20 @@
 #include "fs/core/capability.h"
 #include "fs/core/limits.h"
 #include "fs/core/options.h"
+#include "fs/core/part.h"
 #include "fs/core/stats.h"
 #include "fs/core/timeline.h"
 
-struct access_file;
-struct access_log;
-struct ahead;
-struct calibration;
-struct compaction;
 struct fdstore;
 struct fdstore_ops;
 struct file;
 struct file_holds;
-struct host_outs;
 struct inode;
 struct inode_table;
 struct inode_watch;
 struct journal;
-struct lease_list;
-struct ledger;
 struct session;
-struct settings;
 struct share;
-struct snapshots;
-struct spool;
-struct tiers;
-struct trace;
-struct turns;
-struct unclaimed_leases;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
@@ -68,13 +54,10 @@ enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
 struct fs {
 	struct options options;
 	struct backend *backend;
-	struct ahead *ahead;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
 	/* Of system memory and of the disk for files that left GPUs; shared by all volumes. */
 	struct pool_budget spill_budget, disk_budget;
-	struct tiers *tiers;	       /* eviction from the GPUs; NULL: files have no other place */
-	struct compaction *compaction; /* of shared chunks; NULL: not started */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
 	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
 			  enum place_short shortage, uint64_t bytes, const struct file *keep);
@@ -84,7 +67,6 @@ struct fs {
 	const struct fdstore_ops *fdstore_ops;
 	enum fs_mount mount;
 	struct journal *journal; /* NULL: no journal */
-	struct unclaimed_leases *unclaimed_leases;
 	struct inode *root;
 	/* Shared: a thread walks the chain of parents; exclusive: a thread changes the chain. */
 	struct brlock topology;
@@ -94,34 +76,32 @@ struct fs {
 	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
 	_Atomic int64_t n_unlinked_open;
 	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
-	struct calibration *calibrations; /* one for each device */
 	int64_t metadata_max;
 	struct background idle_release;
 	int idle_check_ms; /* between two checks of idle GPUs; set before the thread starts */
-	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
-	char *_Atomic not_shared;    /* why not, allocated; NULL: shared, or not yet */
-	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
-	struct ledger *ledger;
-	struct turns *turns;		/* jobs that may take long */
+	struct share *_Atomic share;	/* NULL: sharing has not started, or is impossible */
+	char *_Atomic not_shared;	/* why not, allocated; NULL: shared, or not yet */
+	atomic_bool socket_bound;	/* .gpumem/socket exists; set while share is still NULL */
 	const struct file_holds *holds; /* memory that files gave up: fs/holders/holds.h */
-	struct host_outs *outs;
-	struct lease_list *leases;
-	struct snapshots *snapshots; /* texts of open files in .gpumem/ */
 	struct stats stats;
 	atomic_uint observers; /* OBSERVE_* */
-	struct access_log *access_log;
-	struct trace *trace;
-	struct access_file *access_file; /* readers of accesslog; set while requests are served */
 	struct capabilities can;
 	struct session *session;		       /* serves the mount; fuse/session.c */
-	struct spool *spool;			       /* persist=disk; NULL: no spool */
 	const struct inode_watch *_Atomic inode_watch; /* the spool's; NULL: none */
-	struct settings *settings; /* recovery/settings.h; NULL: settings are not kept */
-	struct fdstore *fdstore;   /* the connection to the keeper; NULL: no keeper */
-	struct timespec started;   /* CLOCK_REALTIME */
+	struct fdstore *fdstore; /* the connection to the keeper; NULL: no keeper */
+	struct timespec started; /* CLOCK_REALTIME */
 	struct timeline timeline;
-	bool noatime; /* the mount option */
+	bool noatime;		/* the mount option */
+	void *states[FS_SLOTS]; /* of parts: each has its type in FS_STATE */
 };
+
+/* Defines accessor(fs), which gives the state of a part: NULL before the part is opened, and if the
+ * mount does not have the part. */
+#define FS_STATE(type, accessor, slot)                                                             \
+	inline type *accessor(const struct fs *fs)                                                 \
+	{                                                                                          \
+		return fs->states[slot];                                                           \
+	}
 
 static inline struct pool_budget *fs_place_budget(struct fs *fs, enum memory_place place)
 {

@@ -9,6 +9,26 @@
 
 struct fs;
 
+/* The indexes of fs->states. Their order has no meaning. */
+enum fs_slot {
+	FS_ACCESS_FILE,
+	FS_ACCESS_LOG,
+	FS_AHEAD,
+	FS_CALIBRATIONS,
+	FS_COMPACTION,
+	FS_HOST_OUTS,
+	FS_LEASES,
+	FS_LEDGER,
+	FS_SETTINGS,
+	FS_SNAPSHOTS,
+	FS_SPOOL,
+	FS_TIERS,
+	FS_TRACE,
+	FS_TURNS,
+	FS_UNCLAIMED_LEASES,
+	FS_SLOTS
+};
+
 /* Each function may be NULL. A daemon opens its parts in the order of the table while an earlier
  * daemon may still serve the mount, and starts the parts in the same order once no other daemon
  * serves. The daemon ends in reverse: all parts are stopped, and then all parts are closed. */

@@ -20,7 +20,7 @@ struct worker {
 	struct copier *copier;
 	uint64_t request_number; /* journal_cause.request of the request that the thread serves; 0:
 				    none */
-	/* The request as a job of fs->turns, and whether the caller still waits for all of it;
+	/* The request as a job of fs/turns, and whether the caller still waits for all of it;
 	 * NULL: the thread serves all users, and must not take long. */
 	const struct deferral *deferral;
 	const atomic_bool *interrupted;
@@ -78,7 +78,7 @@ void worker_memory_put_back(const struct worker_memory *previous);
 /* The number of the request that the calling thread serves; 0: none. */
 uint64_t worker_request(void);
 
-/* Whether the calling thread serves a request in fs->turns whose caller does not wait for the whole
+/* Whether the calling thread serves a request in fs/turns whose caller does not wait for the whole
  * of it any more: then the request ends at its next piece. */
 bool worker_is_interrupted(void);
 

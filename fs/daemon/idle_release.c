@@ -91,7 +91,7 @@ static void idle_release_work(struct background *background)
 				idle &= volume_release_if_idle(&fs->volumes[i], &allocations[i],
 							       &unused[i]);
 		if (idle)
-			ahead_trim(fs->ahead);
+			ahead_trim(ahead_of(fs));
 	}
 }
 

@@ -42,7 +42,7 @@
 #define AHEAD_BLOCKS_EACH 6
 #define AHEAD_BLOCKS_MOST 96
 
-/* A thread of fs->turns ends after this time without a job: its copier takes GPU memory. */
+/* A thread of fs/turns ends after this time without a job: its copier takes GPU memory. */
 #define TURNS_IDLE_SECONDS 30
 
 static uint64_t host_bytes(const struct options *options)
@@ -86,20 +86,23 @@ static void backend_part_close(struct fs *fs)
 static int ahead_part_open(struct fs *fs)
 {
 	unsigned blocks = (unsigned)get_nprocs() * AHEAD_BLOCKS_EACH;
+	struct ahead *ahead = NULL;
+	int error =
+	    ahead_new(fs->backend, blocks < AHEAD_BLOCKS_MOST ? blocks : AHEAD_BLOCKS_MOST, &ahead);
 
-	return ahead_new(fs->backend, blocks < AHEAD_BLOCKS_MOST ? blocks : AHEAD_BLOCKS_MOST,
-			 &fs->ahead);
+	fs->states[FS_AHEAD] = ahead;
+	return error;
 }
 
 static void ahead_part_close(struct fs *fs)
 {
-	ahead_free(fs->ahead);
+	ahead_free(ahead_of(fs));
 }
 
 /* Adds the volume that was just opened to the count of open volumes. */
 static void volume_count(struct fs *fs)
 {
-	fs->volumes[fs->n_volumes].ahead = fs->ahead;
+	fs->volumes[fs->n_volumes].ahead = ahead_of(fs);
 	fs->volumes[fs->n_volumes].index = fs->n_volumes;
 	fs->n_volumes++;
 }
@@ -246,13 +249,17 @@ static void leases_end(struct fs *fs)
 
 static int turns_part_open(struct fs *fs)
 {
-	return turns_open(TURNS_IDLE_SECONDS, &fs->turns);
+	struct turns *turns = NULL;
+	int error = turns_open(TURNS_IDLE_SECONDS, &turns);
+
+	fs->states[FS_TURNS] = turns;
+	return error;
 }
 
 static void turns_part_close(struct fs *fs)
 {
-	turns_stop(fs->turns);
-	turns_free(fs->turns);
+	turns_stop(turns_of(fs));
+	turns_free(turns_of(fs));
 }
 
 /* The thread that closes the mount copied nothing, but may have freed GPU memory. */
@@ -262,22 +269,35 @@ static void worker_close(struct fs *fs)
 	worker_end();
 }
 
-/* PART(member, type) defines open and close for a part that is a pointer to a single struct. */
-#define PART(member, type)                                                                         \
-	static int member##_part_open(struct fs *fs)                                               \
+static int inodes_open(struct fs *fs)
+{
+	return inode_table_new(&fs->inodes);
+}
+
+static void inodes_close(struct fs *fs)
+{
+	inode_table_free(fs->inodes);
+}
+
+/* Defines open and close of a part whose state is a single struct. */
+#define STATE_PART(type, slot)                                                                     \
+	static int type##_part_open(struct fs *fs)                                                 \
 	{                                                                                          \
-		return type##_new(&fs->member);                                                    \
+		struct type *state = NULL;                                                         \
+		int error = type##_new(&state);                                                    \
+                                                                                                   \
+		fs->states[slot] = state;                                                          \
+		return error;                                                                      \
 	}                                                                                          \
-	static void member##_part_close(struct fs *fs)                                             \
+	static void type##_part_close(struct fs *fs)                                               \
 	{                                                                                          \
-		type##_free(fs->member);                                                           \
+		type##_free(fs->states[slot]);                                                     \
 	}
 
-PART(access_log, access_log)
-PART(trace, trace)
-PART(ledger, ledger)
-PART(leases, lease_list)
-PART(inodes, inode_table)
+STATE_PART(access_log, FS_ACCESS_LOG)
+STATE_PART(trace, FS_TRACE)
+STATE_PART(ledger, FS_LEDGER)
+STATE_PART(lease_list, FS_LEASES)
 
 /* In the order in which parts are opened and started. */
 static const struct fs_part parts[] = {
@@ -286,9 +306,9 @@ static const struct fs_part parts[] = {
     {.name = "access log", .open = access_log_part_open, .close = access_log_part_close},
     {.name = "trace", .open = trace_part_open, .close = trace_part_close},
     {.name = "ledger", .open = ledger_part_open, .close = ledger_part_close},
-    {.name = "leases", .open = leases_part_open, .close = leases_part_close},
+    {.name = "leases", .open = lease_list_part_open, .close = lease_list_part_close},
     {.name = "snapshots", .open = snapshots_open, .close = snapshots_close},
-    {.name = "inodes", .open = inodes_part_open, .close = inodes_part_close},
+    {.name = "inodes", .open = inodes_open, .close = inodes_close},
     {.name = "backend", .open = backend_part_open, .close = backend_part_close},
     /* Volumes that close drop chunks from the fdstore through the journal. */
     {.name = "held chunks", .close = fs_forget_held},

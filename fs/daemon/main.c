@@ -159,7 +159,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 	watchdog_start(fs, &watchdog);
 	int error = session_wait(session);
 
-	turns_stop(fs->turns);
+	turns_stop(turns_of(fs));
 	if (!error || !fs->fdstore)
 		spool_end(fs);
 	background_stop(&watchdog);

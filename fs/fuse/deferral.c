@@ -28,7 +28,7 @@ struct deferral {
 
 static void deferral_free(struct fs *fs, struct deferral *deferral)
 {
-	turns_user_put(fs->turns, deferral->job.user);
+	turns_user_put(turns_of(fs), deferral->job.user);
 	free(deferral);
 }
 
@@ -82,7 +82,7 @@ bool deferral_begin(struct fs *fs, struct worker *worker, fuse_req_t req,
 	if (worker->deferral || !header || fs->can.io_uring.on || header->len > REQUEST_BYTES_MAX)
 		return false;
 	struct deferral *deferral = malloc(sizeof(*deferral) + header->len);
-	struct turns_user *user = deferral ? turns_user_get(fs->turns, header->uid) : NULL;
+	struct turns_user *user = deferral ? turns_user_get(turns_of(fs), header->uid) : NULL;
 
 	if (!user) {
 		free(deferral);
@@ -99,7 +99,7 @@ bool deferral_begin(struct fs *fs, struct worker *worker, fuse_req_t req,
 	    .bytes = header->len,
 	};
 	memcpy(deferral->request, header, header->len);
-	turns_add(fs->turns, user, &deferral->job);
+	turns_add(turns_of(fs), user, &deferral->job);
 	return true;
 }
 
@@ -117,7 +117,7 @@ void deferral_interrupt(struct fs *fs, const void *message, size_t bytes)
 	if (bytes < sizeof(*header) + sizeof(in))
 		return;
 	memcpy(&in, header + 1, sizeof(in));
-	turns_interrupt(fs->turns, in.unique);
+	turns_interrupt(turns_of(fs), in.unique);
 	/* The answer to an interrupted lease leaves this thread with the channel of another. */
 	channel_answer_for(channel);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Requests that may take long leave their worker for a thread of fs->turns, which serves the same
+/* Requests that may take long leave their worker for a thread of fs/turns, which serves the same
  * request from the start. So one user's slow requests wait for each other, and never for a worker
  * that other users need. A signal ends a request that waits in the queue with EINTR. */
 #ifndef FS_FUSE_DEFERRAL_H
@@ -14,13 +14,13 @@ struct deferral;
 struct fs;
 struct worker;
 
-/* What the worker noted about the request, for the thread of fs->turns. */
+/* What the worker noted about the request, for the thread of fs/turns. */
 struct deferral_notes {
 	unsigned observers;
 	int64_t began;
 };
 
-/* By the worker, before any effect of the request: true if a thread of fs->turns serves the request
+/* By the worker, before any effect of the request: true if a thread of fs/turns serves the request
  * and answers; then the worker does not touch req again. False: the worker itself must serve the
  * request, because it is such a thread already, because the request came over io_uring, or for lack
  * of memory. */

@@ -22,19 +22,23 @@ struct host_out {
 	struct inode *held; /* HOST_LISTED_REFERENCE: with a reference; else NULL */
 };
 
-int host_outs_open(struct fs *fs)
+static FS_STATE(struct host_outs, host_outs_of, FS_HOST_OUTS)
+
+    int host_outs_open(struct fs *fs)
 {
-	fs->outs = calloc(1, sizeof(*fs->outs));
-	if (!fs->outs)
+	struct host_outs *outs = calloc(1, sizeof(*outs));
+
+	if (!outs)
 		return -ENOMEM;
-	pthread_mutex_init(&fs->outs->lock, NULL);
+	pthread_mutex_init(&outs->lock, NULL);
+	fs->states[FS_HOST_OUTS] = outs;
 	return 0;
 }
 
 void host_outs_close(struct fs *fs)
 {
-	pthread_mutex_destroy(&fs->outs->lock);
-	free(fs->outs);
+	pthread_mutex_destroy(&host_outs_of(fs)->lock);
+	free(host_outs_of(fs));
 }
 
 /* The memory is allocated already, so quotas cannot refuse. */
@@ -105,7 +109,7 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 		inode_ref(inode);
 		out->held = inode;
 	}
-	out_append(fs->outs, out);
+	out_append(host_outs_of(fs), out);
 }
 
 static void out_free(struct fs *fs, struct host_out *out)
@@ -134,7 +138,7 @@ static bool out_check(struct fs *fs, const struct host_out *out, struct inode *i
 
 static void host_outs_check(struct fs *fs)
 {
-	struct host_outs *outs = fs->outs;
+	struct host_outs *outs = host_outs_of(fs);
 	struct host_out *all = outs_take_all(outs), *remaining = NULL, *out, *next;
 
 	LL_FOREACH_SAFE (all, out, next) {
@@ -163,22 +167,22 @@ static void host_outs_work(struct background *background)
 {
 	struct fs *fs = background->context;
 
-	while (background_wait(background, outs_are_empty(fs->outs) ? -1 : CHECK_MS))
+	while (background_wait(background, outs_are_empty(host_outs_of(fs)) ? -1 : CHECK_MS))
 		host_outs_check(fs);
 	worker_end();
 }
 
 int host_outs_start(struct fs *fs)
 {
-	return background_start(&fs->outs->background, host_outs_work, fs);
+	return background_start(&host_outs_of(fs)->background, host_outs_work, fs);
 }
 
 void host_outs_end(struct fs *fs)
 {
 	struct host_out *all, *out, *next;
 
-	background_stop(&fs->outs->background);
-	all = outs_take_all(fs->outs);
+	background_stop(&host_outs_of(fs)->background);
+	all = outs_take_all(host_outs_of(fs));
 	LL_FOREACH_SAFE (all, out, next) {
 		out_free(fs, out);
 	}

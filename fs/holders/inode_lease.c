@@ -82,25 +82,30 @@ struct unclaimed_lease {
 	uint32_t leases;
 };
 
-int unclaimed_leases_open(struct fs *fs)
+static FS_STATE(struct unclaimed_leases, unclaimed_leases_of, FS_UNCLAIMED_LEASES)
+
+    int unclaimed_leases_open(struct fs *fs)
 {
-	fs->unclaimed_leases = calloc(1, sizeof(*fs->unclaimed_leases));
-	if (!fs->unclaimed_leases)
+	struct unclaimed_leases *unclaimed = calloc(1, sizeof(*unclaimed));
+
+	if (!unclaimed)
 		return -ENOMEM;
-	pthread_mutex_init(&fs->unclaimed_leases->lock, NULL);
+	pthread_mutex_init(&unclaimed->lock, NULL);
+	fs->states[FS_UNCLAIMED_LEASES] = unclaimed;
 	return 0;
 }
 
 void unclaimed_leases_close(struct fs *fs)
 {
+	struct unclaimed_leases *unclaimed = unclaimed_leases_of(fs);
 	struct unclaimed_lease *lease, *next;
 
-	HASH_ITER (hh, fs->unclaimed_leases->by_inode, lease, next) {
-		HASH_DEL(fs->unclaimed_leases->by_inode, lease);
+	HASH_ITER (hh, unclaimed->by_inode, lease, next) {
+		HASH_DEL(unclaimed->by_inode, lease);
 		free(lease);
 	}
-	pthread_mutex_destroy(&fs->unclaimed_leases->lock);
-	free(fs->unclaimed_leases);
+	pthread_mutex_destroy(&unclaimed->lock);
+	free(unclaimed);
 }
 
 int unclaimed_leases_add(struct fs *fs, struct inode *inode)
@@ -112,7 +117,7 @@ int unclaimed_leases_add(struct fs *fs, struct inode *inode)
 	if (!lease)
 		return -ENOMEM;
 	*lease = (struct unclaimed_lease){.inode = inode, .leases = inode->lease_refs};
-	if (HASH_ADD_NEW(hh, fs->unclaimed_leases->by_inode, inode, sizeof(void *), lease))
+	if (HASH_ADD_NEW(hh, unclaimed_leases_of(fs)->by_inode, inode, sizeof(void *), lease))
 		return 0;
 	free(lease);
 	return -ENOMEM;
@@ -120,10 +125,11 @@ int unclaimed_leases_add(struct fs *fs, struct inode *inode)
 
 bool unclaimed_lease_adopt(struct fs *fs, struct inode *inode)
 {
+	struct unclaimed_leases *unclaimed = unclaimed_leases_of(fs);
 	struct unclaimed_lease *lease = NULL;
 
-	scoped_lock(&fs->unclaimed_leases->lock);
-	HASH_FIND_PTR(fs->unclaimed_leases->by_inode, &inode, lease);
+	scoped_lock(&unclaimed->lock);
+	HASH_FIND_PTR(unclaimed->by_inode, &inode, lease);
 	if (!lease || !lease->leases)
 		return false;
 	lease->leases--;
@@ -143,13 +149,14 @@ static void unclaimed_lease_release(struct fs *fs, struct unclaimed_lease *lease
 
 void unclaimed_leases_end(struct fs *fs)
 {
+	struct unclaimed_leases *unclaimed = unclaimed_leases_of(fs);
 	struct unclaimed_lease *lease, *next;
 
-	pthread_mutex_lock(&fs->unclaimed_leases->lock);
-	struct unclaimed_lease *all = fs->unclaimed_leases->by_inode;
+	pthread_mutex_lock(&unclaimed->lock);
+	struct unclaimed_lease *all = unclaimed->by_inode;
 
-	fs->unclaimed_leases->by_inode = NULL;
-	pthread_mutex_unlock(&fs->unclaimed_leases->lock);
+	unclaimed->by_inode = NULL;
+	pthread_mutex_unlock(&unclaimed->lock);
 	HASH_ITER (hh, all, lease, next) {
 		HASH_DEL(all, lease);
 		unclaimed_lease_release(fs, lease);

@@ -139,7 +139,7 @@ static int account_charge(struct fs *fs, struct account *account, enum ledger_ki
 
 	if (error || privileged || !row->limit_of_all)
 		return error;
-	error = count_raise(&fs->ledger->ordinary[kind], amount,
+	error = count_raise(&ledger_of(fs)->ordinary[kind], amount,
 			    limited ? row->limit_of_all(fs) : UINT64_MAX, error_of_all(row));
 	if (error)
 		atomic_fetch_sub(&account->counts[kind], amount);
@@ -150,7 +150,7 @@ static int account_charge(struct fs *fs, struct account *account, enum ledger_ki
 static int count_add(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount,
 		     enum charge charge)
 {
-	struct ledger *ledger = fs->ledger;
+	struct ledger *ledger = ledger_of(fs);
 	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
 	struct account *account = account_find(ledger, uid);
 	int error = account ? account_charge(fs, account, kind, amount, charge) : 0;
@@ -167,7 +167,7 @@ static int count_add(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t a
 
 static void count_subtract(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount)
 {
-	struct ledger *ledger = fs->ledger;
+	struct ledger *ledger = ledger_of(fs);
 	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
 	struct account *account = account_find(ledger, uid);
 
@@ -184,7 +184,7 @@ static void count_subtract(struct fs *fs, uid_t uid, enum ledger_kind kind, uint
 /* One line for a request that is refused piece by piece. */
 static bool refusal_is_first(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	struct ledger *ledger = fs->ledger;
+	struct ledger *ledger = ledger_of(fs);
 	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
 	struct account *account = ledger_rows[kind].warn_once ? account_find(ledger, uid) : NULL;
 	bool first = !account || !atomic_exchange(&account->warned[kind], true);
@@ -313,11 +313,11 @@ void ledger_give_all(struct fs *fs, uid_t uid, const struct ledger_charge *charg
 
 uint64_t ledger_count(struct fs *fs, uid_t uid, enum ledger_kind kind)
 {
-	brlock_token token = brlock_read_lock(&fs->ledger->accounts_lock);
-	const struct account *account = account_find(fs->ledger, uid);
+	brlock_token token = brlock_read_lock(&ledger_of(fs)->accounts_lock);
+	const struct account *account = account_find(ledger_of(fs), uid);
 	uint64_t count = account ? atomic_load(&account->counts[kind]) : 0;
 
-	brlock_read_unlock(&fs->ledger->accounts_lock, token);
+	brlock_read_unlock(&ledger_of(fs)->accounts_lock, token);
 	return count;
 }
 
@@ -337,7 +337,7 @@ static uint64_t room_of_all(const struct fs *fs, uid_t uid, enum ledger_kind kin
 {
 	return user_is_privileged(uid) ? UINT64_MAX
 				       : difference(ledger_limit_of_all(fs, kind),
-						    atomic_load(&fs->ledger->ordinary[kind]));
+						    atomic_load(&ledger_of(fs)->ordinary[kind]));
 }
 
 static int limit_check(struct fs *fs, uid_t uid, enum ledger_kind kind)
@@ -375,7 +375,7 @@ uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
 
 int ledger_list(struct fs *fs, struct ledger_account **list, size_t *count)
 {
-	struct ledger *ledger = fs->ledger;
+	struct ledger *ledger = ledger_of(fs);
 	brlock_token token = brlock_read_lock(&ledger->accounts_lock);
 	struct ledger_account *to = calloc(ledger->n_accounts + 1, sizeof(*to));
 	const struct account *account;

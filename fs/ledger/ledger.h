@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/brlock.h"
+#include "fs/core/fs.h"
 #include "fs/ledger/kinds.h"
 
 struct account;
@@ -27,8 +28,10 @@ struct ledger {
 	_Atomic uint64_t ordinary[LEDGER_KINDS];
 };
 
-/* 0 or -ENOMEM. */
-int ledger_new(struct ledger **new_ledger);
+static inline FS_STATE(struct ledger, ledger_of, FS_LEDGER)
+
+    /* 0 or -ENOMEM. */
+    int ledger_new(struct ledger **new_ledger);
 void ledger_free(struct ledger *ledger);
 
 /* Charges a user, and for what the kind costs in the daemon's own memory too, all or nothing: 0;

@@ -162,12 +162,12 @@ static void ioctl_save(struct op *op, fuse_req_t req)
 	struct spool_saved saved;
 	struct inode *top = op->inode == op->fs->root ? NULL : op->inode;
 
-	if (op->fs->spool && op_defer(op))
+	if (spool_of(op->fs) && op_defer(op))
 		return;
 	/* Below a directory, or the root, the caller may not even see other users' files. */
 	uid_t uid = fuse_req_ctx(req)->uid;
 	uid_t owner = S_ISDIR(op->inode->mode) && !user_is_privileged(uid) ? uid : SPOOL_ALL_USERS;
-	int error = op->fs->spool ? spool_save_below(op->fs, top, owner, &saved) : -ENOTSUP;
+	int error = spool_of(op->fs) ? spool_save_below(op->fs, top, owner, &saved) : -ENOTSUP;
 
 	if (error && (error == -ENOTSUP || !saved.failed)) {
 		op_done(op, req, error);

@@ -78,7 +78,7 @@ static inline void op_end(struct op *op, int64_t result)
 #define OP_SMALL_BYTES (8ULL << 20)
 
 /* Before any effect of a request that may take longer than a small copy: true if a thread of
- * fs->turns serves the request, from the start; then the caller returns. */
+ * fs/turns serves the request, from the start; then the caller returns. */
 bool op_defer(struct op *op);
 /* By the worker: another thread will reply to the request, or has replied. */
 static inline void op_hand_over(const struct op *op)

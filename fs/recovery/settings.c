@@ -85,18 +85,20 @@ static void settings_apply(struct fs *fs, const struct values *values)
 		observe_trace(fs, true);
 }
 
-int settings_open(struct fs *fs)
+static FS_STATE(struct settings, settings_of, FS_SETTINGS)
+
+    int settings_open(struct fs *fs)
 {
 	if (!fs->fdstore)
 		return 0;
 	void *memory = NULL;
 	int error = settings_map(fs, &memory);
+	struct settings *settings = memory;
+	uint32_t changes = settings ? settings->changes : 0;
 
-	fs->settings = memory;
-	uint32_t changes = memory ? fs->settings->changes : 0;
-
+	fs->states[FS_SETTINGS] = settings;
 	if (changes)
-		settings_apply(fs, &fs->settings->values[changes % 2]);
+		settings_apply(fs, &settings->values[changes % 2]);
 	if (error)
 		log_error("settings in .gpumem/params do not outlive this daemon: %s",
 			  strerror(-error));
@@ -105,7 +107,7 @@ int settings_open(struct fs *fs)
 
 void settings_note(struct fs *fs)
 {
-	struct settings *settings = fs->settings;
+	struct settings *settings = settings_of(fs);
 
 	if (!settings)
 		return;
@@ -126,7 +128,9 @@ void settings_note(struct fs *fs)
 
 void settings_close(struct fs *fs)
 {
-	if (fs->settings)
-		munmap(fs->settings, sizeof(*fs->settings));
-	fs->settings = NULL;
+	struct settings *settings = settings_of(fs);
+
+	if (settings)
+		munmap(settings, sizeof(*settings));
+	fs->states[FS_SETTINGS] = NULL;
 }

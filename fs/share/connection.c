@@ -41,7 +41,7 @@ static struct share_connection *connection_make(struct share *share, int fd, uin
 		return NULL;
 	*connection = (struct share_connection){
 	    .job = share->job,
-	    .user = turns_user_get(share->fs->turns, peer->uid),
+	    .user = turns_user_get(turns_of(share->fs), peer->uid),
 	    .fd = fd,
 	    .pid = peer->pid,
 	    .uid = peer->uid,
@@ -94,7 +94,7 @@ int share_connection_add(struct share *share, int fd, uint32_t slot,
 		return 0;
 	if (connection) {
 		share_unlisten(share, connection);
-		turns_user_put(share->fs->turns, connection->user);
+		turns_user_put(turns_of(share->fs), connection->user);
 	}
 	free(connection);
 	ledger_give(share->fs, peer.uid, LEDGER_CONNECTIONS, 1);
@@ -210,7 +210,7 @@ void share_connection_release(struct share *share, struct share_connection *conn
 	}
 	pthread_mutex_unlock(&share->lock);
 	if (waiting)
-		turns_add(share->fs->turns, connection->user, &connection->job);
+		turns_add(turns_of(share->fs), connection->user, &connection->job);
 	else if (ending)
 		share_connection_free(share, connection);
 }
@@ -252,7 +252,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	/* The slot, and with it the id at the keeper, is free for another connection from here on.
 	 */
 	slot_remove(share, connection->slot);
-	turns_user_put(share->fs->turns, connection->user);
+	turns_user_put(turns_of(share->fs), connection->user);
 	ledger_give(share->fs, connection->uid, LEDGER_CONNECTIONS, 1);
 	ask_refuse(connection->ask);
 	ask_refuse(connection->waiting);
@@ -266,7 +266,7 @@ void share_connection_end(struct share *share, struct share_connection *connecti
 	connection_close(share, connection);
 	connection->job.request = 0;
 	if (connection->leases)
-		turns_add(share->fs->turns, connection->user, &connection->job);
+		turns_add(turns_of(share->fs), connection->user, &connection->job);
 	else
 		share_connection_free(share, connection);
 }

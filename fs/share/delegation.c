@@ -238,12 +238,12 @@ static void recall_send(struct share *share, struct delegation_file *file,
 static void recall_wait(struct share *share, uint64_t ino)
 {
 	const int64_t deadline = clock_ns() + RECALL_WAIT;
-	bool waits = recall_waits(share, ino) && turns_wait_begin(share->fs->turns);
+	bool waits = recall_waits(share, ino) && turns_wait_begin(turns_of(share->fs));
 
 	while (recall_waits(share, ino) &&
 	       clock_cond_wait(&share->delegations.answered, &share->lock, deadline) != ETIMEDOUT)
 		;
-	turns_wait_end(share->fs->turns, waits);
+	turns_wait_end(turns_of(share->fs), waits);
 }
 
 void delegations_recall(struct share *share, uint64_t ino)

@@ -26,7 +26,8 @@ static bool lease_drop(void *pointer, struct lease_entry *entry)
 
 uint64_t share_drop(struct share *share, struct inode *inode, int64_t cutoff)
 {
-	uint64_t dropped = lease_list_drop(share->fs->leases, inode, cutoff, lease_drop, share);
+	uint64_t dropped =
+	    lease_list_drop(lease_list_of(share->fs), inode, cutoff, lease_drop, share);
 
 	if (dropped) {
 		host_out_update_accounting(share->fs, inode);

@@ -114,7 +114,7 @@ static void lease_publish(struct share *share, const struct share_connection *co
 	    .private = lease->private,
 	    .since = lease->since,
 	};
-	lease_list_add(share->fs->leases, &lease->listed);
+	lease_list_add(lease_list_of(share->fs), &lease->listed);
 }
 
 static int lease_new(struct share *share, struct share_connection *connection,
@@ -253,7 +253,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	pthread_mutex_lock(&share->lock);
 	lease_unregister(share, connection, lease);
 	pthread_mutex_unlock(&share->lock);
-	lease_list_remove(share->fs->leases, &lease->listed);
+	lease_list_remove(lease_list_of(share->fs), &lease->listed);
 	ledger_give(share->fs, connection->uid, LEDGER_LEASES, 1);
 	uint64_t ino = lease->inode->ino;
 
@@ -425,7 +425,7 @@ static int lease_send_more(struct share *share, struct share_connection *connect
 	if (error)
 		return error;
 	lease_announce(share, lease, allocated);
-	lease_list_measure(share->fs->leases, &lease->listed);
+	lease_list_measure(lease_list_of(share->fs), &lease->listed);
 	return share_send_chunks(share, connection, lease, number, first, wait);
 }
 

@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "common/protocol.h"
+#include "fs/core/fs.h"
 
 struct inode;
 struct viewer;
@@ -43,8 +44,10 @@ struct lease_list {
 	struct lease_sums sums[BACKEND_DEVICES_MAX + 1]; /* by volume */
 };
 
-/* 0 or -ENOMEM. */
-int lease_list_new(struct lease_list **new_list);
+static inline FS_STATE(struct lease_list, lease_list_of, FS_LEASES)
+
+    /* 0 or -ENOMEM. */
+    int lease_list_new(struct lease_list **new_list);
 void lease_list_free(struct lease_list *list);
 
 /* The caller has filled in all members down to since, but for sequence. A leased file stays on its

@@ -301,7 +301,7 @@ void share_want_memory(void *pointer, const struct volume *volume, uint64_t byte
 	struct telling telling = {
 	    .notice = &notice, .flag = GPUMEM_LISTEN_MEMORY, .last = UINT64_MAX};
 
-	if (!lease_list_sums(share->fs->leases, volume->index).leases)
+	if (!lease_list_sums(lease_list_of(share->fs), volume->index).leases)
 		return;
 	while (listeners_tell_some(share, &telling))
 		;

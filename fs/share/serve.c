@@ -109,7 +109,7 @@ void share_receive(struct share *share, struct share_connection *connection)
 		error = request_try(share, connection);
 	if (error == -EINPROGRESS) {
 		connection->job.request = 0;
-		turns_add(share->fs->turns, connection->user, &connection->job);
+		turns_add(turns_of(share->fs), connection->user, &connection->job);
 	} else if (error == -EPIPE) {
 		share_connection_end(share, connection);
 	} else {
@@ -155,7 +155,7 @@ int share_serve_ask(struct share *share, struct share_connection *connection, st
 		return ask_finish(share, connection, error);
 	connection->ask = ask;
 	connection->job.request = ask->request;
-	turns_add(share->fs->turns, connection->user, &connection->job);
+	turns_add(turns_of(share->fs), connection->user, &connection->job);
 	return -EINPROGRESS;
 }
 
@@ -208,7 +208,7 @@ void share_cancel(void *pointer, struct turns_job *job, int error)
 	 */
 	if (connection_is_ending(share, connection)) {
 		connection->job.request = 0;
-		turns_add(share->fs->turns, connection->user, &connection->job);
+		turns_add(turns_of(share->fs), connection->user, &connection->job);
 	} else {
 		share_connection_release(share, connection);
 	}

@@ -80,10 +80,10 @@ static void deadlines_check(struct share *share)
 {
 	accept_resume(share);
 	share_connections_end(share, clock_seconds());
-	turns_retry(share->fs->turns);
+	turns_retry(turns_of(share->fs));
 }
 
-/* After the share thread and fs->turns have stopped. */
+/* After the share thread and fs/turns have stopped. */
 static void connections_free(struct share *share)
 {
 	while (share->connections)

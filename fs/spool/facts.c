@@ -8,7 +8,7 @@
 static bool spool_read(const struct fact_subject *subject, void *numbers)
 {
 	*(struct spool_counters *)numbers = spool_counters(subject->fs);
-	return subject->fs->spool;
+	return spool_of(subject->fs);
 }
 
 static const struct fact spool_rows[] = {

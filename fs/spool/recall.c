@@ -102,7 +102,7 @@ static int block_recall(void *context, uint64_t number)
 		atomic_store(&recalling->bad, block->index + 1);
 		return -EUCLEAN;
 	}
-	atomic_fetch_add(&recalling->fs->spool->fetched_bytes, bytes);
+	atomic_fetch_add(&spool_of(recalling->fs)->fetched_bytes, bytes);
 	return file_write_block(recalling, buffer, offset, bytes);
 }
 
@@ -132,8 +132,8 @@ void spool_damaged(struct fs *fs, struct inode *inode, uint64_t id, const char *
 	log_error("%s: the copy in %s/.spool, number %" PRIu64
 		  ", is damaged: %s: opening the file is "
 		  "an input/output error until the file is removed; the copy stays unchanged",
-		  path, fs->spool->path, id, reason);
-	atomic_fetch_add(&fs->spool->damaged, 1);
+		  path, spool_of(fs)->path, id, reason);
+	atomic_fetch_add(&spool_of(fs)->damaged, 1);
 	atomic_store_explicit(&inode->residency, INODE_DAMAGED, memory_order_release);
 	spool_note(fs, inode, id, INODE_DAMAGED);
 }
@@ -162,7 +162,7 @@ static void file_empty(struct fs *fs, struct inode *inode, uint64_t size)
 static int blocks_recall(struct recalling *recalling, char reason[64])
 {
 	const struct spool_record *record = recalling->record;
-	AUTO_CLOSE int fd = recalling->fd = data_open(recalling->fs->spool, record);
+	AUTO_CLOSE int fd = recalling->fd = data_open(spool_of(recalling->fs), record);
 	unsigned threads = spool_threads(record->n_blocks);
 	const char *wrong = fd == -ENOENT    ? "the data file is missing"
 			    : fd == -EUCLEAN ? "the data file is not a regular file"
@@ -218,7 +218,7 @@ int spool_recall(struct fs *fs, struct inode *inode)
 {
 	struct spool_file *file = atomic_load(&inode->spool);
 
-	if (!fs->spool || !file)
+	if (!spool_of(fs) || !file)
 		return -EIO;
 	scoped_lock(&file->lock);
 	switch (atomic_load(&inode->residency)) {

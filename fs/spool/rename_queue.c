@@ -99,7 +99,7 @@ static int inode_follow(struct fs *fs, struct inode *inode, enum spool_extent ex
 	bool stays = inode->nlink && (S_ISDIR(inode->mode) || attrs.persist == PERSIST_DISK);
 	struct spool_saved saved = {0};
 
-	if (!inode->nlink && inode_is_held(fs->spool, inode))
+	if (!inode->nlink && inode_is_held(spool_of(fs), inode))
 		return 0; /* the entry that holds the inode looks at the inode again */
 	int rc = stays ? spool_save_one(fs, inode, extent, &saved) : spool_drop(fs, inode);
 
@@ -134,11 +134,11 @@ static void queued_release_replaced(struct fs *fs, struct spool_queued *queued)
 	struct inode *inode = queued->inode;
 
 	inode_put(fs, queued->dir, 1);
-	pthread_mutex_lock(&fs->spool->lock);
+	pthread_mutex_lock(&spool_of(fs)->lock);
 	atomic_load(&queued->replaced->spool)->held--;
 	queued->inode = queued->replaced;
 	queued->replaced = NULL;
-	pthread_mutex_unlock(&fs->spool->lock);
+	pthread_mutex_unlock(&spool_of(fs)->lock);
 	inode_put(fs, inode, 1);
 }
 
@@ -165,11 +165,11 @@ static void queue_drain(struct fs *fs)
 {
 	struct spool_queued *next;
 
-	scoped_lock(&fs->spool->draining);
-	for (size_t remaining = queue_count(fs->spool); remaining && (next = queue_take(fs->spool));
-	     remaining--) {
+	scoped_lock(&spool_of(fs)->draining);
+	for (size_t remaining = queue_count(spool_of(fs));
+	     remaining && (next = queue_take(spool_of(fs))); remaining--) {
 		if (queued_follow(fs, next))
-			queue_put_later(fs->spool, next);
+			queue_put_later(spool_of(fs), next);
 		else
 			queued_free(fs, next);
 	}
@@ -177,7 +177,7 @@ static void queue_drain(struct fs *fs)
 
 void spool_drain(struct fs *fs)
 {
-	queue_put_back(fs->spool);
+	queue_put_back(spool_of(fs));
 	queue_drain(fs);
 }
 
@@ -187,7 +187,7 @@ static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced
 {
 	size_t bytes = strlen(name) + 1;
 	struct spool_queued *queued = malloc(sizeof(*queued) + bytes);
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	/* Without memory for the entry, the next save of the whole tree saves the names. */
 	if (!queued)
@@ -216,14 +216,14 @@ static bool inode_is_queued(struct spool *spool, struct inode *inode)
 
 void spool_changed(struct fs *fs, struct inode *inode)
 {
-	if (fs->spool && spool_has_record(inode) && !inode_is_queued(fs->spool, inode))
+	if (spool_of(fs) && spool_has_record(inode) && !inode_is_queued(spool_of(fs), inode))
 		queue_add(fs, inode, NULL, NULL, "");
 }
 
 void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,
 		    const char *name)
 {
-	if (!fs->spool || !spool_has_record(replaced) || !spool_wanted(inode))
+	if (!spool_of(fs) || !spool_has_record(replaced) || !spool_wanted(inode))
 		spool_changed(fs, inode);
 	else
 		queue_add(fs, inode, replaced, dir, name);
@@ -232,7 +232,7 @@ void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, 
 static void *rename_queue_main(void *pointer)
 {
 	struct fs *fs = pointer;
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	pthread_mutex_lock(&spool->lock);
 	while (!spool->ending) {
@@ -251,7 +251,7 @@ static void *rename_queue_main(void *pointer)
 
 void spool_rename_queue_start(struct fs *fs)
 {
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	spool->running = pthread_create(&spool->thread, NULL, rename_queue_main, fs) == 0;
 	if (!spool->running)
@@ -275,7 +275,7 @@ void spool_rename_queue_free(struct fs *fs)
 {
 	struct spool_queued *next;
 
-	queue_put_back(fs->spool);
-	while ((next = queue_take(fs->spool)))
+	queue_put_back(spool_of(fs));
+	while ((next = queue_take(spool_of(fs))))
 		queued_free(fs, next);
 }

@@ -245,7 +245,7 @@ static bool record_is_saved(const struct inode *inode, const struct spool_file *
 static int record_save(struct fs *fs, struct inode *inode, struct spool_file *file,
 		       enum spool_extent extent, struct spool_saved *saved)
 {
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 	bool bytes = S_ISREG(inode->mode) && extent == SPOOL_WITH_BYTES &&
 		     atomic_load(&inode->residency) == INODE_RESIDENT;
 	struct spool_staged staged = {0};
@@ -292,7 +292,7 @@ static int file_give_id(struct fs *fs, struct inode *inode, struct spool_file *f
 {
 	if (atomic_load(&file->id))
 		return 0;
-	uint64_t id = atomic_fetch_add(&fs->spool->last_id, 1) + 1;
+	uint64_t id = atomic_fetch_add(&spool_of(fs)->last_id, 1) + 1;
 	int rc = spool_note(fs, inode, id, INODE_RESIDENT);
 
 	if (rc == 0)
@@ -392,8 +392,8 @@ int spool_drop(struct fs *fs, struct inode *inode)
 	scoped_lock(&file->lock);
 	uint64_t id = atomic_load(&file->id);
 
-	spool_links_remove(fs->spool, &file->saved);
-	int rc = id ? spool_remove(fs->spool, id) : 0;
+	spool_links_remove(spool_of(fs), &file->saved);
+	int rc = id ? spool_remove(spool_of(fs), id) : 0;
 
 	if (rc)
 		return rc;

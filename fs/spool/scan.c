@@ -379,7 +379,7 @@ static void restoring_log(const struct spool_restoring *restoring)
 
 int spool_restore(struct fs *fs)
 {
-	struct spool_restoring restoring = {.fs = fs, .spool = fs->spool};
+	struct spool_restoring restoring = {.fs = fs, .spool = spool_of(fs)};
 	bool is_done = spool_is_done(fs);
 	int rc = spool_scan(&restoring);
 

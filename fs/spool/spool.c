@@ -35,9 +35,9 @@ int spool_failed(struct fs *fs, struct inode *inode, int error)
 	/* Every fsync tries again, so the log line is limited. */
 	log_caller_error("%s: cannot be saved to the spool: %s: the file stays in memory, and its "
 			 "previous copy in %s",
-			 path, strerror(-error), fs->spool->path);
-	atomic_fetch_add(&fs->spool->errors, 1);
-	atomic_store(&fs->spool->last_error, -error);
+			 path, strerror(-error), spool_of(fs)->path);
+	atomic_fetch_add(&spool_of(fs)->errors, 1);
+	atomic_store(&spool_of(fs)->last_error, -error);
 	return error;
 }
 
@@ -70,7 +70,7 @@ int spool_save(struct fs *fs, struct inode *inode)
 {
 	struct spool_saved saved = {0};
 
-	if (!fs->spool)
+	if (!spool_of(fs))
 		return 0;
 	spool_drain(fs);
 	int rc = S_ISDIR(inode->mode) ? dir_save_names(fs, inode) : 0;
@@ -193,7 +193,7 @@ int spool_save_below(struct fs *fs, struct inode *dir, uid_t owner, struct spool
 	struct saving saving = {.fs = fs, .owner = owner};
 
 	*saved = (struct spool_saved){0};
-	if (!fs->spool)
+	if (!spool_of(fs))
 		return -ENOTSUP;
 	spool_drain(fs);
 	pthread_mutex_init(&saving.lock, NULL);
@@ -243,14 +243,15 @@ int spool_open(struct fs *fs)
 {
 	if (!fs->options.spool)
 		return open_without_spool(fs, 0);
+	struct spool *spool = NULL;
 	int rc = spool_check(&fs->options);
 
 	if (rc == 0)
 		rc = spool_dir_open(fs->options.spool,
-				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &fs->spool);
-
+				    spool_is_done(fs) ? SPOOL_OURS : SPOOL_FOREIGN, &spool);
 	if (rc)
 		return open_without_spool(fs, rc);
+	fs->states[FS_SPOOL] = spool;
 	/* A file size limit (RLIMIT_FSIZE) must fail the write, not end the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* Stays after spool_close: inodes keep a struct spool_file until the tree is freed. */
@@ -271,7 +272,7 @@ static int saving_recall_number(void *context, uint64_t number)
 	struct saving *saving = context;
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
-	if (large == saving->large && !saving->fs->spool->ending)
+	if (large == saving->large && !spool_of(saving->fs)->ending)
 		inode_watch_require(saving->fs, saving->at[number]);
 	return 0;
 }
@@ -297,7 +298,7 @@ static void *recaller_main(void *pointer)
 
 void spool_start(struct fs *fs)
 {
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	if (!spool)
 		return;
@@ -327,10 +328,10 @@ void spool_end(struct fs *fs)
 {
 	struct spool_saved saved;
 
-	if (!fs->spool)
+	if (!spool_of(fs))
 		return;
-	spool_rename_queue_end(fs->spool);
-	spool_announce_ending(fs->spool);
+	spool_rename_queue_end(spool_of(fs));
+	spool_announce_ending(spool_of(fs));
 	save_at_end(fs, &saved);
 	log_info("spool: %" PRIu64 " files saved, %" PRIu64 " bytes; %" PRIu64 " failed",
 		 saved.files, saved.bytes, saved.failed);
@@ -339,20 +340,20 @@ void spool_end(struct fs *fs)
 
 void spool_close(struct fs *fs)
 {
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	if (!spool)
 		return;
 	spool_rename_queue_end(spool);
 	spool_rename_queue_free(fs);
-	fs->spool = NULL;
+	fs->states[FS_SPOOL] = NULL;
 	spool_links_free(spool);
 	spool_dir_close(spool);
 }
 
 struct spool_counters spool_counters(struct fs *fs)
 {
-	struct spool *spool = fs->spool;
+	struct spool *spool = spool_of(fs);
 
 	if (!spool)
 		return (struct spool_counters){0};

@@ -7,7 +7,7 @@
  * dies. Recalled bytes are compared with the saved hashes: reading a file whose copy is damaged is
  * an error, and the copy stays until the file is removed.
  *
- * Without -o spool= fs->spool is NULL, and every function that takes a struct fs does nothing. */
+ * Without -o spool= spool_of gives NULL, and every function that takes a struct fs does nothing. */
 #ifndef FS_SPOOL_SPOOL_H
 #define FS_SPOOL_SPOOL_H
 
@@ -20,11 +20,13 @@
 
 struct inode;
 
-/* --- the mount */
+static inline FS_STATE(struct spool, spool_of, FS_SPOOL)
 
-/* Whether the directory can be a spool. Another daemon may still be using the directory, so the
- * lock is not tried. 0, or -errno after a log line. */
-int spool_check(const struct options *options);
+    /* --- the mount */
+
+    /* Whether the directory can be a spool. Another daemon may still be using the directory, so the
+     * lock is not tried. 0, or -errno after a log line. */
+    int spool_check(const struct options *options);
 /* Called once the tree exists. Takes the directory, waits for a daemon that is still saving to the
  * directory, and brings back names and attributes. 0, or -errno after a log line. */
 int spool_open(struct fs *fs);

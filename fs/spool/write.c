@@ -142,8 +142,8 @@ static int block_write(void *context, uint64_t number)
 
 	memset(buffer + bytes, 0, whole - bytes);
 	atomic_fetch_add(&staging->written, bytes);
-	spool_step(staging->fs->spool);
-	return staged_write(staging->fs->spool, staging->fd, buffer, whole,
+	spool_step(spool_of(staging->fs));
+	return staged_write(spool_of(staging->fs), staging->fd, buffer, whole,
 			    block->index * SPOOL_BLOCK);
 }
 
@@ -231,7 +231,7 @@ static int staging_write(struct staging *staging)
 		return rc;
 	if (ftruncate(staging->fd, (off_t)record->size))
 		return -errno;
-	spool_step(staging->fs->spool);
+	spool_step(spool_of(staging->fs));
 	futimens(staging->fd, times); /* for people who list the data files */
 	return fsync(staging->fd) ? -errno : 0;
 }
@@ -258,7 +258,7 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	if (rc == 0) {
 		staging_choose(&staging);
 		if (staging_may_change(&staging))
-			rc = staging.fd = staged_open(fs->spool, record);
+			rc = staging.fd = staged_open(spool_of(fs), record);
 		if (rc >= 0)
 			rc = staging_write(&staging);
 	}
@@ -268,7 +268,7 @@ int spool_write_blocks(struct fs *fs, struct inode *inode, struct spool_file *fi
 	if (staging.fd >= 0)
 		close(staging.fd);
 	if (staging.fd >= 0 && !staged->exists)
-		spool_unstage(fs->spool, record);
+		spool_unstage(spool_of(fs), record);
 	if (rc)
 		atomic_store(&file->unknown, true);
 	return rc;

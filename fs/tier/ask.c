@@ -16,7 +16,7 @@
 void tier_ask_by(struct fs *fs,
 		 void (*ask)(void *owner, const struct volume *volume, uint64_t bytes), void *owner)
 {
-	struct tiers *tiers = fs->tiers;
+	struct tiers *tiers = tiers_of(fs);
 
 	if (!tiers)
 		return;

@@ -118,7 +118,7 @@ static bool file_return(struct fs *fs, struct volume *volume, uint64_t room)
 		inode_call_init(&call, fs, inode, copier);
 		call.unasked = true;
 		file_place(inode->file, &call.call, PLACE_GPU, UINT64_MAX, &moved);
-		atomic_fetch_add(&fs->tiers->returned_bytes, moved);
+		atomic_fetch_add(&tiers_of(fs)->returned_bytes, moved);
 		observe_work_end(fs, &work, "return", inode);
 	}
 	inode_put(fs, inode, 1);
@@ -165,7 +165,7 @@ static void balance_work(struct background *background)
 
 static int balancer_open(struct fs *fs, struct volume *volume)
 {
-	struct balancer *balancer = &tier_of(fs->tiers, volume, PLACE_GPU)->balancer;
+	struct balancer *balancer = &tier_of(tiers_of(fs), volume, PLACE_GPU)->balancer;
 
 	balancer->fs = fs;
 	balancer->volume = volume;
@@ -176,7 +176,7 @@ int tier_balance_open(struct fs *fs)
 {
 	int rc = 0;
 
-	if (!fs->tiers)
+	if (!tiers_of(fs))
 		return 0;
 	exchange_restored(fs);
 	for (unsigned i = 0; i < fs->n_volumes && rc == 0; i++)
@@ -189,6 +189,6 @@ int tier_balance_open(struct fs *fs)
 
 void tier_balance_close(struct fs *fs)
 {
-	for (unsigned i = 0; fs->tiers && i < fs->tiers->n_gpus; i++)
-		background_stop(&fs->tiers->gpus[i].balancer.background);
+	for (unsigned i = 0; tiers_of(fs) && i < tiers_of(fs)->n_gpus; i++)
+		background_stop(&tiers_of(fs)->gpus[i].balancer.background);
 }

@@ -43,10 +43,13 @@ static bool is_sparse(const struct pool_usage *usage)
 	return usage->shared_bytes > usage->block_bytes + usage->block_bytes / HELD_PART + SLACK;
 }
 
-/* -ENOSPC: no room to move to. Files in use stay, and whole chunks of leased ones. */
-static int inode_compact(struct fs *fs, const struct volume *volume, struct inode *inode,
-			 struct copier *copier)
+static FS_STATE(struct compaction, compaction_of, FS_COMPACTION)
+
+    /* -ENOSPC: no room to move to. Files in use stay, and whole chunks of leased ones. */
+    static int inode_compact(struct fs *fs, const struct volume *volume, struct inode *inode,
+			     struct copier *copier)
 {
+	struct compaction *compaction = compaction_of(fs);
 	struct inode_call call;
 	uint64_t moved;
 
@@ -56,13 +59,13 @@ static int inode_compact(struct fs *fs, const struct volume *volume, struct inod
 	inode_call_init(&call, fs, inode, copier);
 	int rc = file_compact(inode->file, &call.call, &moved);
 
-	atomic_fetch_add(&fs->compaction->bytes, moved);
+	atomic_fetch_add(&compaction->bytes, moved);
 	return rc;
 }
 
 static void chunks_empty(struct fs *fs, const struct volume *volume, const struct pool *pool)
 {
-	const struct background *background = &fs->compaction->background;
+	const struct background *background = &compaction_of(fs)->background;
 	struct copier *copier = worker_copier(fs);
 	struct inode *inode;
 	uint32_t slot = 0;
@@ -81,7 +84,7 @@ static bool pool_compact(struct fs *fs, const struct volume *volume, struct pool
 {
 	struct pool_usage old_usage = pool_usage(pool);
 
-	if (!is_sparse(&old_usage) || !background_wait(&fs->compaction->background, SETTLE_MS))
+	if (!is_sparse(&old_usage) || !background_wait(&compaction_of(fs)->background, SETTLE_MS))
 		return false;
 	struct pool_usage usage = pool_usage(pool);
 	int64_t change = (int64_t)usage.block_bytes - (int64_t)old_usage.block_bytes;
@@ -98,7 +101,7 @@ static void volume_compact(struct fs *fs, const struct volume *volume)
 {
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
 		struct pool *pool = volume_pool(volume, place);
-		struct patience *patience = &fs->compaction->patience[volume->index][place];
+		struct patience *patience = &compaction_of(fs)->patience[volume->index][place];
 
 		if (!pool || (patience->rounds_left && patience->rounds_left--))
 			continue;
@@ -123,29 +126,35 @@ static void compact_work(struct background *background)
 
 void tier_compact_check(struct fs *fs)
 {
-	for (unsigned i = 0; fs->compaction && i < fs->n_volumes; i++)
+	struct compaction *compaction = compaction_of(fs);
+
+	for (unsigned i = 0; compaction && i < fs->n_volumes; i++)
 		for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
 			struct pool *pool = volume_pool(&fs->volumes[i], place);
 			struct pool_usage usage = pool ? pool_usage(pool) : (struct pool_usage){0};
 
 			if (!is_sparse(&usage))
 				continue;
-			background_wake(&fs->compaction->background);
+			background_wake(&compaction->background);
 			return;
 		}
 }
 
 uint64_t tier_compacted_bytes(const struct fs *fs)
 {
-	return fs->compaction ? atomic_load(&fs->compaction->bytes) : 0;
+	const struct compaction *compaction = compaction_of(fs);
+
+	return compaction ? atomic_load(&compaction->bytes) : 0;
 }
 
 int tier_compact_open(struct fs *fs)
 {
-	fs->compaction = calloc(1, sizeof(*fs->compaction));
-	if (!fs->compaction)
+	struct compaction *compaction = calloc(1, sizeof(*compaction));
+
+	if (!compaction)
 		return -ENOMEM;
-	int rc = background_start(&fs->compaction->background, compact_work, fs);
+	fs->states[FS_COMPACTION] = compaction;
+	int rc = background_start(&compaction->background, compact_work, fs);
 
 	if (rc < 0)
 		tier_compact_close(fs);
@@ -154,9 +163,11 @@ int tier_compact_open(struct fs *fs)
 
 void tier_compact_close(struct fs *fs)
 {
-	if (!fs->compaction)
+	struct compaction *compaction = compaction_of(fs);
+
+	if (!compaction)
 		return;
-	background_stop(&fs->compaction->background);
-	free(fs->compaction);
-	fs->compaction = NULL;
+	background_stop(&compaction->background);
+	free(compaction);
+	fs->states[FS_COMPACTION] = NULL;
 }

@@ -3,12 +3,14 @@
 #include "fs/core/fact.h"
 
 #include "fs/core/fs.h"
+#include "fs/tier/internal.h"
+
 #include "fs/tier/tier.h"
 
 static bool tiers_read(const struct fact_subject *subject, void *numbers)
 {
 	*(struct tier_counters *)numbers = tier_counters(subject->fs);
-	return subject->fs->tiers;
+	return tiers_of(subject->fs);
 }
 
 static const struct fact tier_rows[] = {
@@ -33,7 +35,7 @@ static bool spill_read(const struct fact_subject *subject, void *numbers)
 
 	*(struct spill_usage *)numbers = (struct spill_usage){
 	    .size = budget->size, .spare = budget->spare, .held = atomic_load(&budget->held)};
-	return subject->fs->tiers && budget->size;
+	return tiers_of(subject->fs) && budget->size;
 }
 
 static const struct fact spill_rows[] = {

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "fs/core/background.h"
+#include "fs/core/fs.h"
 #include "fs/tier/victims.h"
 #include "fs/tree/inode.h"
 #include "fs/volume/volume.h"
@@ -42,9 +43,11 @@ struct tiers {
 	struct tier gpus[]; /* of each volume */
 };
 
-/* Of a place that files can leave. */
-static inline struct tier *tier_of(struct tiers *tiers, const struct volume *volume,
-				   enum memory_place place)
+static inline FS_STATE(struct tiers, tiers_of, FS_TIERS)
+
+    /* Of a place that files can leave. */
+    static inline struct tier *tier_of(struct tiers *tiers, const struct volume *volume,
+				       enum memory_place place)
 {
 	return place == PLACE_GPU ? &tiers->gpus[volume->index] : &tiers->host;
 }

@@ -43,7 +43,7 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 {
 	struct inode_call *requester = owner;
 	uid_t uid = atomic_load(&requester->inode->uid);
-	struct tiers *tiers = requester->fs->tiers;
+	struct tiers *tiers = tiers_of(requester->fs);
 	uint64_t part = tier_room_part(volume);
 
 	if (volume_place_below(volume, place) == PLACES)
@@ -80,7 +80,7 @@ static bool tier_make_room(void *owner, const struct volume *volume, enum memory
 
 bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
 {
-	struct tier *tier = tier_of(fs->tiers, volume, PLACE_GPU);
+	struct tier *tier = tier_of(tiers_of(fs), volume, PLACE_GPU);
 	struct eviction eviction = {
 	    .fs = fs,
 	    .copier = worker_copier(fs),
@@ -92,10 +92,10 @@ bool tier_evict(struct fs *fs, const struct volume *volume, uint64_t bytes)
 
 	if (!eviction.copier)
 		return false;
-	bool has_room = room_make(fs->tiers, &eviction);
+	bool has_room = room_make(tiers_of(fs), &eviction);
 
 	if (!has_room)
-		tier_ask(fs->tiers, volume, bytes);
+		tier_ask(tiers_of(fs), volume, bytes);
 	return has_room;
 }
 
@@ -104,7 +104,7 @@ int tier_free(struct fs *fs, const struct volume *volume, uint64_t bytes)
 	struct device_memory memory;
 	int rc;
 
-	if (!fs->tiers)
+	if (!tiers_of(fs))
 		return -ENOTSUP;
 	for (;;) {
 		rc = device_memory(volume->device, &memory);
@@ -157,17 +157,17 @@ int tiers_open(struct fs *fs)
 	pthread_mutex_init(&tiers->exchange_lock, NULL);
 	pthread_mutex_init(&tiers->ask_lock, NULL);
 	exchange_open(fs);
-	fs->tiers = tiers;
+	fs->states[FS_TIERS] = tiers;
 	fs->make_room = tier_make_room;
 	return 0;
 }
 
 void tiers_close(struct fs *fs)
 {
-	struct tiers *tiers = fs->tiers;
+	struct tiers *tiers = tiers_of(fs);
 
 	fs->make_room = NULL;
-	fs->tiers = NULL;
+	fs->states[FS_TIERS] = NULL;
 	if (!tiers)
 		return;
 	for (unsigned i = 0; i < tiers->n_gpus; i++)
@@ -180,7 +180,7 @@ void tiers_close(struct fs *fs)
 
 struct tier_counters tier_counters(const struct fs *fs)
 {
-	const struct tiers *tiers = fs->tiers;
+	const struct tiers *tiers = tiers_of(fs);
 
 	if (!tiers)
 		return (struct tier_counters){0};

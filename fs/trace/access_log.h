@@ -13,6 +13,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "fs/core/fs.h"
+
 #define ACCESS_RING_BYTES (1U << 20)
 
 /* Over io_uring a waiting read keeps an entry of the 8 that a processor has in libfuse's ring: with
@@ -51,8 +53,10 @@ struct access_log {
 	struct access_reader readers[ACCESS_READERS_MAX];
 };
 
-/* 0 or -ENOMEM. */
-int access_log_new(struct access_log **new_log);
+static inline FS_STATE(struct access_log, access_log_of, FS_ACCESS_LOG)
+
+    /* 0 or -ENOMEM. */
+    int access_log_new(struct access_log **new_log);
 void access_log_free(struct access_log *log);
 
 /* 0, -ENFILE with too many readers, or -ENOMEM. */

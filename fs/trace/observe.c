@@ -50,7 +50,7 @@ static void log_access(struct fs *fs, const struct request_info *request, int64_
 	};
 
 	clock_gettime(CLOCK_REALTIME, &entry.time);
-	access_log_add(fs->access_log, &entry);
+	access_log_add(access_log_of(fs), &entry);
 }
 
 static bool trace_is_on(struct fs *fs)
@@ -93,7 +93,7 @@ static void trace_volumes(struct fs *fs)
 		}
 		for (place = PLACE_HOST; place < PLACES; place++)
 			event.in[place] = volume_bytes_in(volume, place);
-		trace_add(fs->trace, &event);
+		trace_add(trace_of(fs), &event);
 	}
 }
 
@@ -112,7 +112,7 @@ static void trace_memory(struct fs *fs, struct trace_event *event,
 	event->ino = memory->ino;
 	event->other_bytes = -1;
 	trace_path(event, path);
-	trace_add(fs->trace, event);
+	trace_add(trace_of(fs), event);
 	trace_volumes(fs);
 }
 
@@ -180,7 +180,7 @@ int observe_trace(struct fs *fs, bool enable)
 		atomic_fetch_and(&fs->observers, ~(unsigned)OBSERVE_TRACE);
 		return 0;
 	}
-	int error = trace_start(fs->trace);
+	int error = trace_start(trace_of(fs));
 
 	if (error)
 		return error;

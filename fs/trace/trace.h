@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "fs/core/fs.h"
 
 #define TRACE_EVENTS	 8192 /* the number of events that the ring holds */
 #define TRACE_PATH_BYTES 160  /* a longer path loses its beginning */
@@ -38,8 +39,10 @@ struct trace {
 	struct timespec started;    /* CLOCK_REALTIME */
 };
 
-/* 0 or -ENOMEM. */
-int trace_new(struct trace **new_trace);
+static inline FS_STATE(struct trace, trace_of, FS_TRACE)
+
+    /* 0 or -ENOMEM. */
+    int trace_new(struct trace **new_trace);
 void trace_free(struct trace *trace);
 
 /* Forgets all events: 0 or -ENOMEM. The caller decides whether events are added from then on. */

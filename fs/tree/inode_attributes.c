@@ -46,7 +46,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
 
-	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->spool)
+	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !inode_watch_of(fs))
 		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");

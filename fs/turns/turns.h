@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "common/hash.h"
+#include "fs/core/fs.h"
 
 /* Jobs that run at a time: in all, and of a user. */
 #define TURNS_THREADS  8
@@ -26,9 +27,11 @@
 struct turns;
 struct turns_user;
 
-/* Part of a caller's struct; owned by the queue from turns_add until work or cancel is called. Both
- * are called under no lock, and may free the job and add jobs. */
-struct turns_job {
+static inline FS_STATE(struct turns, turns_of, FS_TURNS)
+
+    /* Part of a caller's struct; owned by the queue from turns_add until work or cancel is called.
+     * Both are called under no lock, and may free the job and add jobs. */
+    struct turns_job {
 	/* By a thread of the queue. */
 	void (*work)(void *context, struct turns_job *job);
 	/* Instead of work, by the thread that calls turns_add, turns_interrupt or turns_stop.

@@ -195,7 +195,7 @@ static void leases(void)
 	TRY(do_release(&two));
 	connection_end();
 	ck_assert_uint_eq(ledger_count(&fixture, getuid(), LEDGER_LEASES), 0);
-	ck_assert_ptr_null(fixture.leases->first);
+	ck_assert_ptr_null(lease_list_of(&fixture)->first);
 	TRY(do_resize(&one, 0));
 	close(share.epoll_fd);
 	scenario_down();

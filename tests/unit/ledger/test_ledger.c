@@ -53,7 +53,8 @@ static void down(void)
 		ck_assert_uint_eq(ledger_count(&fixture, A, i), 0);
 		ck_assert_uint_eq(ledger_count(&fixture, B, i), 0);
 		if (ledger_limit_of_all(&fixture, i) != UINT64_MAX)
-			ck_assert_uint_eq(fixture.ledger->ordinary[i], sum_of_ordinary_users(i));
+			ck_assert_uint_eq(ledger_of(&fixture)->ordinary[i],
+					  sum_of_ordinary_users(i));
 	}
 	fixture_down();
 }
@@ -231,12 +232,12 @@ static void lease(unsigned n, uid_t uid)
 	entries[n] = (struct lease_entry){
 	    .inode = at(gpu(0), "f"), .file = at(gpu(0), "f"), .pid = (pid_t)n, .uid = uid};
 	inode_ref(entries[n].inode);
-	lease_list_add(fixture.leases, &entries[n]);
+	lease_list_add(lease_list_of(&fixture), &entries[n]);
 }
 
 static void unlease(unsigned n)
 {
-	lease_list_remove(fixture.leases, &entries[n]);
+	lease_list_remove(lease_list_of(&fixture), &entries[n]);
 	inode_put(&fixture, entries[n].inode, 1);
 }
 
@@ -245,7 +246,7 @@ static unsigned next(struct lease_place *place, uid_t uid, int *numbers, unsigne
 {
 	struct viewer viewer = viewer_of(uid);
 	struct lease_entry found[32];
-	unsigned n = lease_list_next(fixture.leases, place, &viewer, found, room);
+	unsigned n = lease_list_next(lease_list_of(&fixture), place, &viewer, found, room);
 
 	for (unsigned i = 0; i < room; i++)
 		numbers[i] = i < n ? found[i].pid : -1;
@@ -262,7 +263,7 @@ START_TEST(a_reader_keeps_its_place)
 	int numbers[3];
 
 	ck_assert_uint_eq(next(&place, 0, numbers, 3), 0);
-	lease_list_leave(fixture.leases, &place);
+	lease_list_leave(lease_list_of(&fixture), &place);
 	for (unsigned i = 0; i < 6; i++)
 		lease(i, A);
 	ck_assert_uint_eq(next(&place, 0, numbers, 2), 2);
@@ -283,10 +284,10 @@ START_TEST(a_reader_keeps_its_place)
 		unlease(i);
 	unlease(0);
 	ck_assert_uint_eq(next(&other, 0, numbers, 3), 0);
-	lease_list_leave(fixture.leases, &place);
-	lease_list_leave(fixture.leases, &other);
-	lease_list_leave(fixture.leases, &other);
-	ck_assert_ptr_null(fixture.leases->first);
+	lease_list_leave(lease_list_of(&fixture), &place);
+	lease_list_leave(lease_list_of(&fixture), &other);
+	lease_list_leave(lease_list_of(&fixture), &other);
+	ck_assert_ptr_null(lease_list_of(&fixture)->first);
 }
 END_TEST
 
@@ -299,19 +300,19 @@ START_TEST(a_viewer_sees_what_is_its_own)
 	for (unsigned i = 0; i < LEASES; i++)
 		lease(i, i % 500 == 7 ? B : A);
 	ck_assert_uint_eq(next(&place, B, numbers, 4) + next(&place, B, numbers + 1, 3), 2);
-	lease_list_leave(fixture.leases, &place);
+	lease_list_leave(lease_list_of(&fixture), &place);
 	for (uid_t uid = 0; uid < 3; uid++) {
 		unsigned all = 0, n;
 
 		while ((n = next(&place, uid, numbers, 4)))
 			all += n;
 		ck_assert_uint_eq(all, uid < 2 ? LEASES : 0);
-		lease_list_leave(fixture.leases, &place);
+		lease_list_leave(lease_list_of(&fixture), &place);
 	}
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).leases, LEASES);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).leases, LEASES);
 	for (unsigned i = 0; i < LEASES; i++)
 		unlease(i);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).leases, 0);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).leases, 0);
 }
 END_TEST
 
@@ -322,15 +323,15 @@ START_TEST(sums_follow_the_size)
 	write_to(at(gpu(0), "f"), &byte, 1, 4095);
 	lease(0, A);
 	lease(1, A);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 2 * 4096);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).bytes, 2 * 4096);
 	write_to(at(gpu(0), "f"), &byte, 1, 9999);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 2 * 4096);
-	lease_list_measure(fixture.leases, &entries[1]);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 4096 + 10000);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).bytes, 2 * 4096);
+	lease_list_measure(lease_list_of(&fixture), &entries[1]);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).bytes, 4096 + 10000);
 	unlease(0);
 	unlease(1);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 0).bytes, 0);
-	ck_assert_uint_eq(lease_list_sums(fixture.leases, 1).leases, 0);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 0).bytes, 0);
+	ck_assert_uint_eq(lease_list_sums(lease_list_of(&fixture), 1).leases, 0);
 }
 END_TEST
 

@@ -59,7 +59,7 @@ START_TEST(no_user_passes_the_limit)
 		ck_assert_uint_eq(ledger_count(&fixture, uid, LEDGER_TEXTS), 0);
 	}
 	ck_assert_int_eq(fixture.metadata_bytes, metadata);
-	ck_assert_uint_lt(fixture.ledger->n_accounts, 200);
+	ck_assert_uint_lt(ledger_of(&fixture)->n_accounts, 200);
 }
 END_TEST
 

@@ -25,6 +25,7 @@ static void listens(uint32_t flags)
 
 static void setup(void)
 {
+	struct turns *turns = NULL;
 	int fds[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
@@ -34,7 +35,8 @@ static void setup(void)
 	inode = calloc(1, sizeof(*inode));
 	ck_assert(fs && inode);
 	inode->ino = 7;
-	ck_assert_int_eq(turns_open(60, &fs->turns), 0);
+	ck_assert_int_eq(turns_open(60, &turns), 0);
+	fs->states[FS_TURNS] = turns;
 	share.fs = fs;
 	atomic_store(&fs->share, &share);
 	pthread_mutex_init(&share.lock, NULL);
@@ -49,8 +51,8 @@ static void teardown(void)
 	ck_assert_ptr_null(share.delegations.files);
 	close(connection.fd);
 	close(peer);
-	turns_stop(fs->turns);
-	turns_free(fs->turns);
+	turns_stop(turns_of(fs));
+	turns_free(turns_of(fs));
 	free(inode);
 	free(fs);
 }
@@ -285,25 +287,25 @@ START_TEST(recalls_that_wait_hold_up_no_other_jobs)
 	struct turns_user *users[3];
 
 	for (unsigned i = 0; i < 3; i++)
-		users[i] = turns_user_get(fs->turns, 1000 + i);
+		users[i] = turns_user_get(turns_of(fs), 1000 + i);
 	for (unsigned i = 0; i < TURNS_THREADS; i++) {
 		inodes[i].ino = 100 + i;
 		leases[i] = lease(true);
 		leases[i].inode = &inodes[i];
 		ck_assert_int_eq(add(&leases[i], FILE_NO_WAIT), 0);
 		recalls[i] = (struct turns_job){.work = recall_work, .context = &inodes[i]};
-		turns_add(fs->turns, users[i / TURNS_PER_USER], &recalls[i]);
+		turns_add(turns_of(fs), users[i / TURNS_PER_USER], &recalls[i]);
 	}
 	for (unsigned i = 0; i < TURNS_THREADS; i++)
 		ck_assert_int_eq(recv(peer, &notices[i], sizeof(notices[i]), 0),
 				 sizeof(notices[i]));
 	answers.context = notices;
-	turns_add(fs->turns, users[2], &answers);
+	turns_add(turns_of(fs), users[2], &answers);
 	while (atomic_load(&recalls_done) < TURNS_THREADS)
 		usleep(100);
 	for (unsigned i = 0; i < 3; i++)
-		turns_user_put(fs->turns, users[i]);
-	turns_stop(fs->turns);
+		turns_user_put(turns_of(fs), users[i]);
+	turns_stop(turns_of(fs));
 	ck_assert(gets_delegation());
 	for (unsigned i = 0; i < TURNS_THREADS; i++)
 		end(&leases[i]);

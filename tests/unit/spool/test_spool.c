@@ -423,7 +423,7 @@ START_TEST(removed_from_the_disk)
 		char name[16];
 
 		snprintf(name, sizeof(name), "%u", id);
-		ck_assert_int_ne(fstatat(fixture.spool->data, name, &st, 0), 0);
+		ck_assert_int_ne(fstatat(spool_of(&fixture)->data, name, &st, 0), 0);
 	}
 }
 END_TEST

@@ -325,7 +325,7 @@ static bool killed_at(unsigned step, void (*change)(unsigned step))
 		change(step);
 		last_step = step;
 		steps = 0;
-		fixture.spool->fault = count_step;
+		spool_of(&fixture)->fault = count_step;
 		mount_down();
 		_exit(1);
 	}

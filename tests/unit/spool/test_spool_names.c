@@ -191,11 +191,11 @@ START_TEST(renamed_all_the_while)
 {
 	saved_of("a", 10);
 	saved_of("b", 20);
-	fixture.spool->fault = rename_again;
+	spool_of(&fixture)->fault = rename_again;
 	renames("a", "b", RENAME_EXCHANGE);
 	spool_drain(&fixture);
 	ck_assert_uint_ge(steps, 1);
-	fixture.spool->fault = NULL;
+	spool_of(&fixture)->fault = NULL;
 	remount();
 	ck_assert_uint_eq(size_of("a") + size_of("b"), 30);
 	ck_assert_uint_eq(gpu(0)->dir->n_names, 2);

@@ -173,7 +173,7 @@ START_TEST(opened_while_brought_back)
 		pthread_join(threads[i], &failed);
 		ck_assert_ptr_null(failed);
 	}
-	spool_rename_queue_end(fixture.spool);
+	spool_rename_queue_end(spool_of(&fixture));
 	ck_assert_uint_eq(spool_counters(&fixture).fetched_bytes, NAMES * 3 * SPOOL_BLOCK);
 }
 END_TEST
