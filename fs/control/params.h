@@ -11,7 +11,7 @@
 
 #include "backend/backend.h"
 #include "common/log.h"
-#include "fs/core/options.h"
+#include "fs/options/options.h"
 
 /* A longer write is refused. */
 #define PARAMS_BYTES_MAX 4096

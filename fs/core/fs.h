@@ -16,10 +16,10 @@
 #include "fs/core/background.h"
 #include "fs/core/capability.h"
 #include "fs/core/limits.h"
-#include "fs/core/options.h"
 #include "fs/core/part.h"
 #include "fs/core/stats.h"
 #include "fs/core/timeline.h"
+#include "fs/options/options.h"
 
 struct fdstore;
 struct fdstore_ops;

@@ -9,8 +9,8 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/mounts.h"
-#include "fs/core/options.h"
 #include "fs/fuse/internal.h"
+#include "fs/options/options.h"
 
 /* Not in older headers of libc. */
 #ifndef MS_NOSYMFOLLOW

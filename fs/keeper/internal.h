@@ -10,10 +10,10 @@
 #include <sys/types.h>
 
 #include "common/runtime_dir.h"
-#include "fs/core/options.h"
 #include "fs/keeper/daemonize.h"
 #include "fs/keeper/fd_table.h"
 #include "fs/keeper/ipc.h"
+#include "fs/options/options.h"
 
 /* A daemon that the keeper started or adopted. */
 struct child {

@@ -6,8 +6,8 @@
 #ifndef FS_KEEPER_KEEPER_H
 #define FS_KEEPER_KEEPER_H
 
-#include "fs/core/options.h"
 #include "fs/keeper/daemonize.h"
+#include "fs/options/options.h"
 
 /* Starts daemons for the mount until the mount's end, and returns the exit status. argv is the
  * command line; its last argument is the absolute mountpoint. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "fs/core/options.h"
+#include "fs/options/options.h"
 
 #define WORDS_MAX 24
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fs/core/attribute_schema.h"
-#include "fs/core/options_table.h"
+#include "fs/options/table.h"
 #include "tests/unit/docs.h"
 
 #define PAGE	   "docs/operations.md"

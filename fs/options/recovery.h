@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Decides what recovery=auto means on this machine: recovery=transparent where possible at no cost,
  * else recovery=off. */
-#ifndef FS_CORE_OPTIONS_RECOVERY_H
-#define FS_CORE_OPTIONS_RECOVERY_H
+#ifndef FS_OPTIONS_RECOVERY_H
+#define FS_OPTIONS_RECOVERY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/core/options.h"
+#include "fs/options/options.h"
 
 struct recovery_facts {
 	bool root;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/core/options_table.h"
+#include "fs/options/table.h"
 
 #include <ctype.h>
 #include <errno.h>

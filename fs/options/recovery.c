@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/core/options_recovery.h"
+#include "fs/options/recovery.h"
 
 #include <inttypes.h>
 #include <stdio.h>

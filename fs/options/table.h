@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The options of -o: our own options, one row each, and the generic options of mount(8). Only
- * options.c and options_table.c use this header. */
-#ifndef FS_CORE_OPTIONS_TABLE_H
-#define FS_CORE_OPTIONS_TABLE_H
+ * options.c and table.c use this header. */
+#ifndef FS_OPTIONS_TABLE_H
+#define FS_OPTIONS_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fs/core/options.h"
+#include "fs/options/options.h"
 
 struct option_row {
 	const char *name;

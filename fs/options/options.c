@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/core/options.h"
+#include "fs/options/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "common/mounts.h"
 #include "common/number.h"
 #include "common/sd_notify.h"
-#include "fs/core/options_recovery.h"
-#include "fs/core/options_table.h"
+#include "fs/options/recovery.h"
+#include "fs/options/table.h"
 
 #define SEE_HELP "(see gpumemfs -h)"
 

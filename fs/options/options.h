@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The command line. One table, in options_table.c, drives parsing, the help text and the test of
+/* The command line. One table, in table.c, drives parsing, the help text and the test of
  * the man page. */
-#ifndef FS_CORE_OPTIONS_H
-#define FS_CORE_OPTIONS_H
+#ifndef FS_OPTIONS_OPTIONS_H
+#define FS_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
