@@ -9,9 +9,6 @@
 #include "backend/pool.h"
 #include "fs/core/fs.h"
 #include "fs/share/lease_list.h"
-#include "fs/share/share.h"
-#include "fs/spool/spool.h"
-#include "fs/tier/tier.h"
 #include "fs/tree/inode_table.h"
 #include "fs/volume/volume.h"
 
@@ -44,9 +41,6 @@ static const struct fact mount_rows[] = {
     MOUNT(totals.write_bytes, "write_bytes", NULL, NULL),
     MOUNT(totals.copy_bytes, "copy_bytes", NULL, NULL),
 };
-
-static const struct fact_group mount_facts =
-    FACT_GROUP(FACT_MOUNT, NULL, mount_rows, struct mount_numbers, mount_read);
 
 struct volume_numbers {
 	uint64_t files;
@@ -89,9 +83,6 @@ static const struct fact volume_rows[] = {
 	   "Sizes of the leased files as their sharers know them, once for each lease."),
 };
 
-static const struct fact_group volume_facts =
-    FACT_GROUP(FACT_VOLUME, NULL, volume_rows, struct volume_numbers, volume_read);
-
 struct gpu_numbers {
 	uint64_t index, healthy, resets, lost_bytes, ahead_bytes;
 	struct pool_usage pool;
@@ -133,9 +124,6 @@ static const struct fact gpu_rows[] = {
 	"Memory of files that lost their bytes in a fault."),
 };
 
-static const struct fact_group gpu_facts =
-    FACT_GROUP(FACT_GPU, NULL, gpu_rows, struct gpu_numbers, gpu_read);
-
 static bool bar_read(const struct fact_subject *subject, void *numbers)
 {
 	*(struct bar_usage *)numbers = bar_usage(subject->volume->device);
@@ -151,9 +139,6 @@ static const struct fact bar_rows[] = {
     FACT(struct bar_usage, evictions, "evictions", "bar_evictions_total",
 	 "Mappings through the BAR given up for others."),
 };
-
-static const struct fact_group bar_facts =
-    FACT_GROUP(FACT_GPU, "bar", bar_rows, struct bar_usage, bar_read);
 
 struct place_numbers {
 	struct pool_usage pool;
@@ -182,24 +167,18 @@ static const struct fact place_rows[] = {
 	  "Bytes of files that moved to each place."),
 };
 
-static const struct fact_group place_facts =
-    FACT_GROUP(FACT_GPU_PLACE, "places", place_rows, struct place_numbers, place_read);
-
-/* clang-format off */
-const struct fact_group *const fact_groups[] = {
-    &mount_facts,
-    &spool_facts,
-    &tier_facts,
-    &spill_facts,
-    &compaction_facts,
-    &delegation_facts,
-    &volume_facts,
-    &gpu_facts,
-    &bar_facts,
-    &place_facts,
-    NULL,
+const struct fact_group mount_facts[] = {
+    FACT_GROUP(FACT_MOUNT, NULL, mount_rows, struct mount_numbers, mount_read),
+    {0},
 };
-/* clang-format on */
+
+const struct fact_group volume_facts[] = {
+    FACT_GROUP(FACT_VOLUME, NULL, volume_rows, struct volume_numbers, volume_read),
+    FACT_GROUP(FACT_GPU, NULL, gpu_rows, struct gpu_numbers, gpu_read),
+    FACT_GROUP(FACT_GPU, "bar", bar_rows, struct bar_usage, bar_read),
+    FACT_GROUP(FACT_GPU_PLACE, "places", place_rows, struct place_numbers, place_read),
+    {0},
+};
 
 static unsigned place_subjects(struct fs *fs, struct fact_subject *subjects)
 {
@@ -249,4 +228,15 @@ int facts_read(struct fs *fs, const struct fact_group *group, struct fact_readin
 		readings->was_read[i] =
 		    group->read(&readings->subjects[i], readings->numbers + i * group->bytes);
 	return 0;
+}
+
+int facts_each(struct fs *fs, fact_visit visit, void *context)
+{
+	int error = 0;
+
+	for (const struct fs_part *part = fs->parts; part->name; part++)
+		for (const struct fact_group *group = part->facts; group && group->facts && !error;
+		     group++)
+			error = visit(fs, group, context);
+	return error;
 }

@@ -6,8 +6,8 @@
 
 #include "fs/core/fact.h"
 
-/* Ends with NULL. */
-extern const struct fact_group *const fact_groups[];
+/* Of the parts for the mount as a whole, and for volumes. */
+extern const struct fact_group mount_facts[], volume_facts[];
 
 #define FACT_SUBJECTS_MAX ((BACKEND_DEVICES_MAX + 1) * PLACES)
 
@@ -20,6 +20,9 @@ struct fact_readings {
 
 /* Reads a group for the mount, or for each volume, GPU or place of the scope: 0 or -ENOMEM. */
 int facts_read(struct fs *fs, const struct fact_group *group, struct fact_readings *readings);
+/* Calls visit for each group of each part, until visit returns an error: 0 or the error. */
+typedef int (*fact_visit)(struct fs *fs, const struct fact_group *group, void *context);
+int facts_each(struct fs *fs, fact_visit visit, void *context);
 static inline const void *fact_numbers(const struct fact_group *group,
 				       const struct fact_readings *readings, unsigned subject)
 {

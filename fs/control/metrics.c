@@ -167,8 +167,9 @@ static void write_fact(const struct page *page, const struct fact_group *group,
 	}
 }
 
-static int write_facts(struct fs *fs, const struct page *page, const struct fact_group *group)
+static int write_facts(struct fs *fs, const struct fact_group *group, void *context)
 {
+	const struct page *page = context;
 	struct fact_readings readings;
 	int error = facts_read(fs, group, &readings);
 
@@ -185,7 +186,6 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 {
 	struct stats_totals totals;
 	struct page page = {.out = out};
-	int error = 0;
 
 	(void)uid;
 	stats_sum(&fs->stats, &totals);
@@ -196,7 +196,5 @@ int control_metrics(struct fs *fs, uid_t uid, FILE *out)
 	write_per_operation(&page, "request_errors_total", "Requests answered with an error.",
 			    totals.errors);
 	write_durations(&page, &totals);
-	for (const struct fact_group *const *group = fact_groups; *group && !error; group++)
-		error = write_facts(fs, &page, *group);
-	return error;
+	return facts_each(fs, write_facts, &page);
 }

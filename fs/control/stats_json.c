@@ -77,8 +77,9 @@ static void add_numbers(json_t *object, const struct fact_group *group, const vo
 	}
 }
 
-static int add_facts(struct fs *fs, json_t *all, json_t *volumes, const struct fact_group *group)
+static int add_facts(struct fs *fs, const struct fact_group *group, void *context)
 {
+	json_t *all = context, *volumes = json_object_get(all, "volumes");
 	struct fact_readings readings;
 	int error = facts_read(fs, group, &readings);
 
@@ -185,13 +186,12 @@ static void add_spool_error(struct fs *fs, json_t *all)
 static int add_all_facts(struct fs *fs, json_t *all)
 {
 	json_t *volumes = json_array();
-	int error = 0;
 
 	json_object_set_new(all, "volumes", volumes);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		json_array_append_new(volumes, json_pack("{s:s}", "name", fs->volumes[i].name));
-	for (const struct fact_group *const *group = fact_groups; *group && !error; group++)
-		error = add_facts(fs, all, volumes, *group);
+	int error = facts_each(fs, add_facts, all);
+
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].device)
 			add_device(json_array_get(volumes, i), &fs->volumes[i]);

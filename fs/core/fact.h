@@ -39,7 +39,8 @@ struct fact_subject {
 	enum memory_place place; /* with FACT_GPU_PLACE and FACT_SPILL */
 };
 
-/* Facts that are read together. */
+/* Facts that are read together. The groups of a part are an array that ends with a group without
+ * facts. */
 struct fact_group {
 	enum fact_scope scope;
 	const char *object; /* the object of stats.json around the members; NULL: none */

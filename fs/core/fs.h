@@ -53,6 +53,7 @@ enum { OBSERVE_ACCESS = 1, OBSERVE_TRACE = 2, OBSERVE_LATENCY = 4 };
  */
 struct fs {
 	struct options options;
+	const struct fs_part *parts; /* ends with a part without a name */
 	struct backend *backend;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;

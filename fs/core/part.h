@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+struct fact_group;
 struct fs;
 
 /* The indexes of fs->states. Their order has no meaning. */
@@ -39,6 +40,7 @@ struct fs_part {
 	int (*start)(struct fs *fs);
 	void (*stop)(struct fs *fs);
 	void (*close)(struct fs *fs);
+	const struct fact_group *facts; /* that .gpumem/ shows; or NULL */
 };
 
 #endif

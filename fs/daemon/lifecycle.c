@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/mounts.h"
 #include "fs/ahead/ahead.h"
+#include "fs/control/facts.h"
 #include "fs/control/snapshot.h"
 #include "fs/core/calibrate.h"
 #include "fs/core/fs.h"
@@ -26,6 +27,7 @@
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
 #include "fs/share/lease_list.h"
+#include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tier/tier.h"
 #include "fs/trace/access_log.h"
@@ -299,9 +301,9 @@ STATE_PART(trace, FS_TRACE)
 STATE_PART(ledger, FS_LEDGER)
 STATE_PART(lease_list, FS_LEASES)
 
-/* In the order in which parts are opened and started. */
+/* In the order in which parts are opened and started, and their facts shown. */
 static const struct fs_part parts[] = {
-    {.name = "settings", .open = settings_prepare, .close = counters_close},
+    {.name = "settings", .open = settings_prepare, .close = counters_close, .facts = mount_facts},
     {.name = "topology", .open = topology_open, .close = topology_close},
     {.name = "access log", .open = access_log_part_open, .close = access_log_part_close},
     {.name = "trace", .open = trace_part_open, .close = trace_part_close},
@@ -313,14 +315,14 @@ static const struct fs_part parts[] = {
     /* Volumes that close drop chunks from the fdstore through the journal. */
     {.name = "held chunks", .close = fs_forget_held},
     {.name = "read ahead", .open = ahead_part_open, .close = ahead_part_close},
-    {.name = "volumes", .open = volumes_open, .close = volumes_close},
+    {.name = "volumes", .open = volumes_open, .close = volumes_close, .facts = volume_facts},
     {.name = "calibration", .open = calibrate_open, .close = calibrate_close},
     {.name = "worker", .stop = worker_close},
     {.name = "holds", .start = holds_open, .stop = holds_close},
     {.name = "tree", .start = tree_open, .stop = tree_close},
     {.name = "holds of files", .stop = holds_end},
     {.name = "checkpoint", .start = checkpoint_start, .stop = checkpoint_end},
-    {.name = "spool", .start = spool_open, .stop = spool_close},
+    {.name = "spool", .start = spool_open, .stop = spool_close, .facts = spool_facts},
     {.name = "host objects",
      .open = host_outs_open,
      .start = host_outs_start,
@@ -334,14 +336,20 @@ static const struct fs_part parts[] = {
      .open = tiers_open,
      .start = tier_balance_open,
      .stop = tier_balance_close,
-     .close = tiers_close},
-    {.name = "compaction", .start = tier_compact_open, .stop = tier_compact_close},
+     .close = tiers_close,
+     .facts = tier_facts},
+    {.name = "compaction",
+     .start = tier_compact_open,
+     .stop = tier_compact_close,
+     .facts = compaction_facts},
     {.name = "idle release", .start = idle_release_open, .stop = idle_release_close},
     {.name = "GPU faults", .start = gpu_faults_start, .stop = gpu_faults_end},
+    {.name = "sharing", .facts = delegation_facts},
     {.name = "turns", .start = turns_part_open, .stop = turns_part_close},
+    {.name = NULL},
 };
 
-#define N_PARTS (sizeof(parts) / sizeof(parts[0]))
+#define N_PARTS (sizeof(parts) / sizeof(parts[0]) - 1)
 
 static void parts_stop(struct fs *fs, size_t n)
 {
@@ -361,6 +369,7 @@ int fs_prepare(struct fs *fs)
 {
 	int error = 0;
 
+	fs->parts = parts;
 	for (size_t i = 0; i < N_PARTS && !error; i++) {
 		error = parts[i].open ? parts[i].open(fs) : 0;
 		if (error)

@@ -295,5 +295,7 @@ static const struct fact counter_rows[] = {
 	 "Recalls that a process did not answer in time."),
 };
 
-const struct fact_group delegation_facts =
-    FACT_GROUP(FACT_MOUNT, "recalls", counter_rows, struct delegation_counters, counters_read);
+const struct fact_group delegation_facts[] = {
+    FACT_GROUP(FACT_MOUNT, "recalls", counter_rows, struct delegation_counters, counters_read),
+    {0},
+};

@@ -12,9 +12,9 @@
 #include <sys/types.h>
 
 #include "common/protocol.h"
+#include "fs/core/fact.h"
 #include "fs/file/file.h"
 
-struct fact_group;
 struct fs;
 struct inode;
 struct session;
@@ -98,6 +98,6 @@ int share_leased(struct share *share, uid_t uid, const uint8_t key[GPUMEM_KEY_BY
 		 uint64_t lease, struct inode **inode);
 
 /* delegation.c: for .gpumem/ */
-extern const struct fact_group delegation_facts;
+extern const struct fact_group delegation_facts[];
 
 #endif

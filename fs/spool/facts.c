@@ -24,5 +24,7 @@ static const struct fact spool_rows[] = {
 	 "Files whose copy in the spool was found damaged."),
 };
 
-const struct fact_group spool_facts =
-    FACT_GROUP(FACT_MOUNT, "spool", spool_rows, struct spool_counters, spool_read);
+const struct fact_group spool_facts[] = {
+    FACT_GROUP(FACT_MOUNT, "spool", spool_rows, struct spool_counters, spool_read),
+    {0},
+};

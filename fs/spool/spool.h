@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/core/fact.h"
 #include "fs/core/fs.h"
 #include "fs/tree/inode.h"
 
@@ -69,6 +70,6 @@ struct spool_counters {
 struct spool_counters spool_counters(struct fs *fs);
 
 /* facts.c: for .gpumem/ */
-extern const struct fact_group spool_facts;
+extern const struct fact_group spool_facts[];
 
 #endif

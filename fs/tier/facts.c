@@ -22,9 +22,6 @@ static const struct fact tier_rows[] = {
 	 "Bytes of files that came back because they were used."),
 };
 
-const struct fact_group tier_facts =
-    FACT_GROUP(FACT_MOUNT, "spill", tier_rows, struct tier_counters, tiers_read);
-
 struct spill_usage {
 	uint64_t size, spare, held;
 };
@@ -46,8 +43,11 @@ static const struct fact spill_rows[] = {
 	 "The part of the size that is held."),
 };
 
-const struct fact_group spill_facts =
-    FACT_GROUP(FACT_SPILL, "spill", spill_rows, struct spill_usage, spill_read);
+const struct fact_group tier_facts[] = {
+    FACT_GROUP(FACT_MOUNT, "spill", tier_rows, struct tier_counters, tiers_read),
+    FACT_GROUP(FACT_SPILL, "spill", spill_rows, struct spill_usage, spill_read),
+    {0},
+};
 
 struct compaction_counters {
 	uint64_t moved_bytes;
@@ -64,5 +64,7 @@ static const struct fact compaction_rows[] = {
 	 "Bytes of small files that moved together to free chunks."),
 };
 
-const struct fact_group compaction_facts =
-    FACT_GROUP(FACT_MOUNT, NULL, compaction_rows, struct compaction_counters, compaction_read);
+const struct fact_group compaction_facts[] = {
+    FACT_GROUP(FACT_MOUNT, NULL, compaction_rows, struct compaction_counters, compaction_read),
+    {0},
+};

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct fact_group;
+#include "fs/core/fact.h"
+
 struct fs;
 struct tiers;
 struct volume;
@@ -49,6 +50,6 @@ void tier_compact_check(struct fs *fs);
 uint64_t tier_compacted_bytes(const struct fs *fs);
 
 /* facts.c: for .gpumem/ */
-extern const struct fact_group tier_facts, spill_facts, compaction_facts;
+extern const struct fact_group tier_facts[], compaction_facts[];
 
 #endif
