@@ -33,25 +33,25 @@
 /* Names in .gpumem/ never change; the texts change, and are never cached. */
 #define NAME_SECONDS 86400.0
 
-static const struct control_file *node_file(fuse_ino_t ino)
+static const struct control_file *node_file(const struct fs *fs, fuse_ino_t ino)
 {
-	const struct control_file *file =
-	    ino > CONTROL_INO && ino < SOCKET_INO ? &control_files[ino - CONTROL_INO] : NULL;
-
-	return file && file->name ? file : NULL;
+	return ino > CONTROL_INO && ino < SOCKET_INO ? control_file_find(fs, ino - CONTROL_INO)
+						     : NULL;
 }
 
 /* Whether reads of the file wait for text, as in accesslog. */
-static bool node_is_stream(fuse_ino_t ino)
+static bool node_is_stream(const struct fs *fs, fuse_ino_t ino)
 {
-	return node_file(ino) && !node_file(ino)->write && !node_file(ino)->piece;
+	const struct control_file *file = node_file(fs, ino);
+
+	return file && !file->write && !file->piece;
 }
 
 /* The text is made when the file is opened, so the file's time is always now: a scraper takes an
  * old time for a sign that the daemon hangs. */
-static double node_attr_seconds(fuse_ino_t ino)
+static double node_attr_seconds(const struct fs *fs, fuse_ino_t ino)
 {
-	return node_file(ino) ? 0 : NAME_SECONDS;
+	return node_file(fs, ino) ? 0 : NAME_SECONDS;
 }
 
 static const struct volume *node_link(struct fs *fs, fuse_ino_t ino)
@@ -74,7 +74,8 @@ static bool node_is_directory(fuse_ino_t ino)
  * the name up again. */
 static bool node_is_known(struct fs *fs, fuse_ino_t ino)
 {
-	return node_is_directory(ino) || ino == SOCKET_INO || node_file(ino) || node_link(fs, ino);
+	return node_is_directory(ino) || ino == SOCKET_INO || node_file(fs, ino) ||
+	       node_link(fs, ino);
 }
 
 /* Of a directory of the tree (the entry "..") the number and type are right; the kernel uses only
@@ -83,7 +84,7 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 {
 	struct timespec time = fs->started;
 
-	if (node_file(ino))
+	if (node_file(fs, ino))
 		clock_gettime(CLOCK_REALTIME, &time);
 	struct stat st = {
 	    .st_ino = ino,
@@ -105,7 +106,7 @@ static struct stat node_attributes(struct fs *fs, fuse_ino_t ino)
 		st.st_mode = S_IFSOCK | 0666; /* the ioctl on a file is the permission */
 	} else {
 		/* Size 0, as in /proc: the text is made at open. */
-		st.st_mode = S_IFREG | node_file(ino)->mode;
+		st.st_mode = S_IFREG | node_file(fs, ino)->mode;
 	}
 	return st;
 }
@@ -123,8 +124,8 @@ static const char *directory_next(struct fs *fs, fuse_ino_t dir, fuse_ino_t *ino
 	if (node_is_socket_dir(dir))
 		return ++*ino == SOCKET_INO && share_is_bound(fs) ? GPUMEM_SOCKET_LEAF : NULL;
 	while (dir == CONTROL_INO && ++*ino <= BY_UUID_INO) {
-		if (node_file(*ino))
-			return node_file(*ino)->name;
+		if (node_file(fs, *ino))
+			return node_file(fs, *ino)->name;
 		if (*ino == SOCKET_INO && share_is_bound(fs))
 			return GPUMEM_SOCKET_LEAF;
 		if (*ino == BY_UUID_INO)
@@ -161,7 +162,7 @@ static void reply_entry(fuse_req_t req, struct fs *fs, fuse_ino_t ino)
 	struct fuse_entry_param entry = {
 	    .ino = ino,
 	    .attr = node_attributes(fs, ino),
-	    .attr_timeout = node_attr_seconds(ino),
+	    .attr_timeout = node_attr_seconds(fs, ino),
 	    .entry_timeout = NAME_SECONDS,
 	};
 
@@ -207,7 +208,7 @@ static void control_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_inf
 	if (node_is_known(fs, ino)) {
 		struct stat st = node_attributes(fs, ino);
 
-		fuse_reply_attr(req, &st, node_attr_seconds(ino));
+		fuse_reply_attr(req, &st, node_attr_seconds(fs, ino));
 	} else {
 		fuse_reply_err(req, ESTALE);
 	}
@@ -223,7 +224,7 @@ static void control_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 		struct stat st = node_attributes(fs, ino);
 		struct statx stx = inode_statx(&st, fs->started);
 
-		fuse_reply_statx(req, 0, &stx, node_attr_seconds(ino));
+		fuse_reply_statx(req, 0, &stx, node_attr_seconds(fs, ino));
 	} else {
 		fuse_reply_err(req, ESTALE);
 	}
@@ -327,9 +328,10 @@ static int text_open(fuse_req_t req, const struct control_file *file, struct fus
 
 static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	const struct control_file *file = node_file(ino);
+	struct fs *fs = fuse_req_userdata(req);
+	const struct control_file *file = node_file(fs, ino);
 
-	if (!node_is_known(fuse_req_userdata(req), ino)) {
+	if (!node_is_known(fs, ino)) {
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
@@ -337,7 +339,7 @@ static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
 		fuse_reply_err(req, file ? EACCES : EINVAL);
 		return;
 	}
-	if (node_is_stream(ino)) {
+	if (node_is_stream(fs, ino)) {
 		access_file_open(req, info);
 		return;
 	}
@@ -346,7 +348,7 @@ static void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *
 	if (error)
 		fuse_reply_err(req, -error);
 	else if (fuse_reply_open(req, info))
-		snapshot_close(fuse_req_userdata(req), info->fh);
+		snapshot_close(fs, info->fh);
 }
 
 static ssize_t text_read_handle(fuse_req_t req, fuse_ino_t ino, char *to, size_t bytes,
@@ -361,7 +363,7 @@ static ssize_t text_read_handle(fuse_req_t req, fuse_ino_t ino, char *to, size_t
 	 * and an end of file here would cut the text short without a sign. */
 	if (offset > 0)
 		return -ESTALE;
-	int error = snapshot_reopen(fs, node_file(ino), fuse_req_ctx(req)->uid, handle);
+	int error = snapshot_reopen(fs, node_file(fs, ino), fuse_req_ctx(req)->uid, handle);
 
 	return error && error != -EEXIST ? error : snapshot_read(fs, handle, to, bytes, offset);
 }
@@ -388,9 +390,11 @@ static void text_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset
 static void control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 			 struct fuse_file_info *info)
 {
-	if (node_is_stream(ino))
+	struct fs *fs = fuse_req_userdata(req);
+
+	if (node_is_stream(fs, ino))
 		access_file_read(req, bytes, info);
-	else if (node_file(ino))
+	else if (node_file(fs, ino))
 		text_read(req, ino, bytes, offset, info);
 	else
 		fuse_reply_err(req, EINVAL);
@@ -398,17 +402,20 @@ static void control_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t off
 
 static void control_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 {
-	if (node_is_stream(ino))
+	struct fs *fs = fuse_req_userdata(req);
+
+	if (node_is_stream(fs, ino))
 		access_file_release(req, info);
 	else
-		snapshot_close(fuse_req_userdata(req), info->fh);
+		snapshot_close(fs, info->fh);
 	fuse_reply_err(req, 0);
 }
 
 static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size_t bytes,
 			  off_t offset, struct fuse_file_info *info)
 {
-	const struct control_file *file = node_file(ino);
+	struct fs *fs = fuse_req_userdata(req);
+	const struct control_file *file = node_file(fs, ino);
 
 	(void)offset, (void)info;
 	if (!file || !file->set) {
@@ -416,7 +423,7 @@ static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size
 		return;
 	}
 	log_caller_set(fuse_req_ctx(req)->uid);
-	int error = file->set(fuse_req_userdata(req), from, bytes);
+	int error = file->set(fs, from, bytes);
 
 	if (error)
 		fuse_reply_err(req, -error);
@@ -428,7 +435,8 @@ static void control_write(fuse_req_t req, fuse_ino_t ino, const char *from, size
 static void control_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int which,
 			    struct fuse_file_info *info)
 {
-	const struct control_file *file = node_file(ino);
+	struct fs *fs = fuse_req_userdata(req);
+	const struct control_file *file = node_file(fs, ino);
 	const int kept = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID;
 
 	(void)st;

@@ -19,7 +19,6 @@
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/trace/observe.h"
-#include "fs/trace/trace.h"
 #include "fs/volume/volume.h"
 
 static int write_version(struct fs *fs, uid_t uid, FILE *out)
@@ -141,21 +140,23 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	return 0;
 }
 
-static int write_trace(struct fs *fs, uid_t uid, FILE *out)
-{
-	(void)uid;
-	return trace_write(trace_of(fs), fs->options.mountpoint, out);
-}
-
-const struct control_file control_files[CONTROL_FILES] = {
-    /* [0]: the directory */
-    [1] = {"version", 0444, write_version, NULL, NULL},
-    [2] = {"params", 0644, write_params, NULL, control_params_set},
-    [3] = {"stats.json", 0444, NULL, control_stats, NULL},
-    [4] = {"metrics", 0444, control_metrics, NULL, NULL},
-    [5] = {"mappings", 0444, NULL, control_mappings, NULL},
+const struct control_file control_files[] = {
+    {1, "version", 0444, write_version, NULL, NULL},
+    {2, "params", 0644, write_params, NULL, control_params_set},
+    {3, "stats.json", 0444, NULL, control_stats, NULL},
+    {4, "metrics", 0444, control_metrics, NULL, NULL},
+    {5, "mappings", 0444, NULL, control_mappings, NULL},
     /* The lines have the paths of all users. */
-    [6] = {"accesslog", 0400, NULL, NULL, NULL},
-    [7] = {"trace.json", 0400, write_trace, NULL, NULL},
-    [8] = {"users", 0444, control_users, NULL, NULL},
+    {6, "accesslog", 0400, NULL, NULL, NULL},
+    {8, "users", 0444, control_users, NULL, NULL},
+    {0},
 };
+
+const struct control_file *control_file_find(const struct fs *fs, uint64_t id)
+{
+	for (const struct fs_part *part = fs->parts; part->name; part++)
+		for (const struct control_file *file = part->files; file && file->name; file++)
+			if (file->id == id)
+				return file;
+	return NULL;
+}

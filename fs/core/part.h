@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+struct control_file;
 struct fact_group;
 struct fs;
 
@@ -41,6 +42,8 @@ struct fs_part {
 	void (*stop)(struct fs *fs);
 	void (*close)(struct fs *fs);
 	const struct fact_group *facts; /* that .gpumem/ shows; or NULL */
+	const struct control_file
+	    *files; /* of .gpumem/; or NULL; ends with a file without a name */
 };
 
 #endif

@@ -12,6 +12,7 @@
 #include "fs/ahead/ahead.h"
 #include "fs/control/facts.h"
 #include "fs/control/snapshot.h"
+#include "fs/control/texts.h"
 #include "fs/core/calibrate.h"
 #include "fs/core/fs.h"
 #include "fs/core/part.h"
@@ -303,10 +304,14 @@ STATE_PART(lease_list, FS_LEASES)
 
 /* In the order in which parts are opened and started, and their facts shown. */
 static const struct fs_part parts[] = {
-    {.name = "settings", .open = settings_prepare, .close = counters_close, .facts = mount_facts},
+    {.name = "settings",
+     .open = settings_prepare,
+     .close = counters_close,
+     .facts = mount_facts,
+     .files = control_files},
     {.name = "topology", .open = topology_open, .close = topology_close},
     {.name = "access log", .open = access_log_part_open, .close = access_log_part_close},
-    {.name = "trace", .open = trace_part_open, .close = trace_part_close},
+    {.name = "trace", .open = trace_part_open, .close = trace_part_close, .files = trace_files},
     {.name = "ledger", .open = ledger_part_open, .close = ledger_part_close},
     {.name = "leases", .open = lease_list_part_open, .close = lease_list_part_close},
     {.name = "snapshots", .open = snapshots_open, .close = snapshots_close},

@@ -167,3 +167,14 @@ int trace_write(struct trace *trace, const char *title, FILE *out)
 	fputs("\n]}\n", out);
 	return error;
 }
+
+static int trace_file_write(struct fs *fs, uid_t uid, FILE *out)
+{
+	(void)uid;
+	return trace_write(trace_of(fs), fs->options.mountpoint, out);
+}
+
+const struct control_file trace_files[] = {
+    {7, "trace.json", 0400, trace_file_write, NULL, NULL},
+    {0},
+};

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "fs/core/control_file.h"
 #include "fs/core/fs.h"
 
 #define TRACE_EVENTS	 8192 /* the number of events that the ring holds */
@@ -41,8 +42,11 @@ struct trace {
 
 static inline FS_STATE(struct trace, trace_of, FS_TRACE)
 
-    /* 0 or -ENOMEM. */
-    int trace_new(struct trace **new_trace);
+    /* trace.json; ends with a file without a name. */
+    extern const struct control_file trace_files[];
+
+/* 0 or -ENOMEM. */
+int trace_new(struct trace **new_trace);
 void trace_free(struct trace *trace);
 
 /* Forgets all events: 0 or -ENOMEM. The caller decides whether events are added from then on. */

@@ -339,7 +339,7 @@ static const struct control_file *control_file_of(const char *name)
 {
 	const struct control_file *file = control_files;
 
-	while (!file->name || strcmp(file->name, name) != 0)
+	while (strcmp(file->name, name) != 0)
 		file++;
 	return file;
 }

@@ -38,8 +38,8 @@ static unsigned nodes_of_control(uint64_t nodes[32])
 
 	nodes[n++] = node_of(FUSE_ROOT_ID, ".gpumem");
 	for (unsigned id = 0; id < CONTROL_FILES; id++)
-		if (control_files[id].name)
-			nodes[n++] = node_of(CONTROL_INO, control_files[id].name);
+		if (control_file_find(&fixture, id))
+			nodes[n++] = node_of(CONTROL_INO, control_file_find(&fixture, id)->name);
 	nodes[n++] = node_of(fixture.volumes[0].root_ino, ".gpumem");
 	nodes[n] = node_of(CONTROL_INO, "by-uuid");
 	nodes[n + 1] = node_of(nodes[n], fixture.volumes[0].device->uuid);
@@ -228,7 +228,7 @@ START_TEST(ids_are_those_of_earlier_releases)
 	ck_assert_uint_eq(node_of(CONTROL_INO + 64, fixture.volumes[0].device->uuid),
 			  CONTROL_INO + 65);
 	for (unsigned id = 0; id < CONTROL_FILES; id++)
-		files += control_files[id].name != NULL;
+		files += control_file_find(&fixture, id) != NULL;
 	ck_assert_msg(files == n - 1, "a new file of .gpumem/ belongs into this list");
 }
 END_TEST
