@@ -23,7 +23,7 @@
 static bool inode_has_only_lookups(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
-	return !inode->links && !inode->opens && !inode->lease_refs &&
+	return !inode->links && !inode->uses.opens && !inode->uses.leases &&
 	       atomic_load(&inode->fields->lookups) > 0;
 }
 

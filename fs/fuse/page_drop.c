@@ -29,8 +29,8 @@ static struct inode *page_drop_take(struct page_drop *drop)
 static bool pages_drop_part(const struct session *session, struct inode *inode, uint64_t offset)
 {
 	scoped_lock(&inode->lock);
-	return !inode->opens && fuse_lowlevel_notify_inval_inode(session->fuse, inode->ino,
-								 (off_t)offset, PART) == 0;
+	return !inode->uses.opens && fuse_lowlevel_notify_inval_inode(session->fuse, inode->ino,
+								      (off_t)offset, PART) == 0;
 }
 
 static void pages_drop(const struct session *session, struct inode *inode)
@@ -44,7 +44,7 @@ static void pages_drop(const struct session *session, struct inode *inode)
 		usleep(PAUSE_US);
 	}
 	scoped_lock(&inode->lock);
-	if (!inode->opens)
+	if (!inode->uses.opens)
 		inode_pages_clear(inode);
 }
 
@@ -88,7 +88,7 @@ void session_drop_pages(struct session *session, struct inode *inode)
 {
 	struct page_drop *drop = &session->page_drop;
 
-	if (!atomic_load(&inode->pages))
+	if (!atomic_load(&inode->unseen.pages))
 		return;
 	scoped_lock(&drop->lock);
 	if (drop->stopping || !drop->background.work || drop->n_inodes == PAGE_DROP_FILES)

@@ -192,7 +192,7 @@ void prefetch_stop(struct session *session)
 static bool inode_is_still(struct fs *fs, struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
-	bool leased = inode->lease_refs, written = inode->writers;
+	bool leased = inode->uses.leases, written = inode->uses.writers;
 	pthread_mutex_unlock(&inode->lock);
 
 	return !written && !(leased && share_stores(fs, inode));

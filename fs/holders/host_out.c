@@ -79,10 +79,10 @@ static enum host_listing out_listing(const struct host_out *out)
 /* Raises the inode's listing; false if the inode is listed so, or better, already. */
 static bool listing_raise(struct inode *inode, enum host_listing listing)
 {
-	uint8_t old_listing = atomic_load(&inode->out);
+	uint8_t old_listing = atomic_load(&inode->unseen.listing);
 
 	while (old_listing < listing)
-		if (atomic_compare_exchange_weak(&inode->out, &old_listing, listing))
+		if (atomic_compare_exchange_weak(&inode->unseen.listing, &old_listing, listing))
 			return true;
 	return false;
 }
@@ -101,7 +101,7 @@ void host_out_update_accounting(struct fs *fs, struct inode *inode)
 
 	/* Without memory for the entry the file stays charged until the next open and close. */
 	if (!out) {
-		atomic_store(&inode->out, HOST_NOT_LISTED);
+		atomic_store(&inode->unseen.listing, HOST_NOT_LISTED);
 		return;
 	}
 	*out = (struct host_out){.ino = inode->ino};
@@ -125,13 +125,13 @@ static bool out_check(struct fs *fs, const struct host_out *out, struct inode *i
 	uint8_t listing = out_listing(out);
 
 	/* A lease came later, and with the lease another entry. */
-	if (atomic_load(&inode->out) != listing)
+	if (atomic_load(&inode->unseen.listing) != listing)
 		return false;
 	charge_update(fs, inode);
 	if (file_is_out(inode->file))
 		return true;
 	/* A lease or handle that ended meanwhile saw the inode listed and added no entry. */
-	if (atomic_compare_exchange_strong(&inode->out, &listing, HOST_NOT_LISTED))
+	if (atomic_compare_exchange_strong(&inode->unseen.listing, &listing, HOST_NOT_LISTED))
 		host_out_update_accounting(fs, inode);
 	return false;
 }

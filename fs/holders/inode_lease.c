@@ -19,22 +19,22 @@
 int inode_lease_get(struct fs *fs, struct inode *inode)
 {
 	scoped_lock(&inode->lock);
-	if (inode->data_freed)
+	if (inode->uses.data_freed)
 		return -ESTALE;
-	inode->lease_refs++;
+	inode->uses.leases++;
 	record_open(fs, inode, 0);
 	return 0;
 }
 
-void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
+void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t leases)
 {
 	struct inode_call call;
 
 	inode_watch_mark_unknown(fs, inode);
 	pthread_mutex_lock(&inode->lock);
-	inode->lease_refs -= lease_refs;
+	inode->uses.leases -= leases;
 	record_open(fs, inode, 0);
-	bool idle = inode->lease_refs == 0 && inode->opens == 0;
+	bool idle = inode->uses.leases == 0 && inode->uses.opens == 0;
 	bool drop = inode_may_drop(fs, inode);
 
 	pthread_mutex_unlock(&inode->lock);
@@ -49,10 +49,10 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs)
 /* A count that has reached UINT16_MAX stays there: how many leases are left is not known. */
 static void unseen_leases_add(struct inode *inode, int change)
 {
-	uint16_t count = atomic_load(&inode->unseen_leases);
+	uint16_t count = atomic_load(&inode->unseen.leases);
 
 	while (count < UINT16_MAX)
-		if (atomic_compare_exchange_weak(&inode->unseen_leases, &count,
+		if (atomic_compare_exchange_weak(&inode->unseen.leases, &count,
 						 (uint16_t)(count + change)))
 			return;
 }
@@ -110,13 +110,13 @@ void unclaimed_leases_close(struct fs *fs)
 
 int unclaimed_leases_add(struct fs *fs, struct inode *inode)
 {
-	struct unclaimed_lease *lease = inode->lease_refs ? malloc(sizeof(*lease)) : NULL;
+	struct unclaimed_lease *lease = inode->uses.leases ? malloc(sizeof(*lease)) : NULL;
 
-	if (!inode->lease_refs)
+	if (!inode->uses.leases)
 		return 0;
 	if (!lease)
 		return -ENOMEM;
-	*lease = (struct unclaimed_lease){.inode = inode, .leases = inode->lease_refs};
+	*lease = (struct unclaimed_lease){.inode = inode, .leases = inode->uses.leases};
 	if (HASH_ADD_NEW(hh, unclaimed_leases_of(fs)->by_inode, inode, sizeof(void *), lease))
 		return 0;
 	free(lease);

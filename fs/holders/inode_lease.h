@@ -13,9 +13,9 @@ struct inode;
 
 /* Counts a new lease: 0, or -ESTALE if the memory is freed already. */
 int inode_lease_get(struct fs *fs, struct inode *inode);
-/* Counts lease_refs fewer leases. Without names and handles the last lease frees the file's memory.
+/* Counts leases fewer leases. Without names and handles the last lease frees the file's memory.
  * Under no lock. */
-void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t lease_refs);
+void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t leases);
 
 /* From begin to end the holder of a lease may store without the daemon's knowledge: inode_unseen.h.
  * A file that once had too many such leases to count them counts as leased for ever. end moves
@@ -33,7 +33,7 @@ int unclaimed_leases_open(struct fs *fs);
 /* After unclaimed_leases_end; if this daemon could not start, the leases stay for the next one. */
 void unclaimed_leases_close(struct fs *fs);
 
-/* For recovery: notes the leases in inode->lease_refs, with a reference of the inode for each
+/* For recovery: notes the leases in inode->uses.leases, with a reference of the inode for each
  * lease. 0 or -ENOMEM. */
 int unclaimed_leases_add(struct fs *fs, struct inode *inode);
 

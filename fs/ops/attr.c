@@ -122,7 +122,7 @@ static bool caller_is_owner(const struct op *op, const struct caller *caller)
 static bool inode_has_passthrough_writers(struct inode *inode)
 {
 	scoped_lock(&inode->lock);
-	return S_ISREG(inode->mode) && inode->writers && *file_backing_id(inode->file);
+	return S_ISREG(inode->mode) && inode->uses.writers && *file_backing_id(inode->file);
 }
 
 /* In two cases the kernel sends a setattr without attributes.

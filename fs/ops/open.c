@@ -53,7 +53,7 @@ static void info_set_cache(struct op *op, const struct inode *inode, struct fuse
 	enum cache_mode cache = op->fs->options.cache;
 
 	info->direct_io = cache == CACHE_NONE || info->flags & O_DIRECT ||
-			  (cache == CACHE_AUTO && inode->lease_refs);
+			  (cache == CACHE_AUTO && inode->uses.leases);
 	if (reads_at_once(inode, info->flags))
 		info->direct_io = 0;
 	if (file_is_missing(inode->file))
@@ -73,7 +73,7 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 	_Atomic int32_t *backing = file_backing_id(inode->file);
 	struct inode_call call;
 
-	if (!*backing && (!*promised || inode->opens || inode->moving))
+	if (!*backing && (!*promised || inode->uses.opens || inode->moving))
 		return;
 	if (!*backing) {
 		inode_call_init(&call, op->fs, inode, op->worker->copier);
@@ -88,7 +88,7 @@ static void info_set_passthrough(struct op *op, fuse_req_t req, struct inode *in
 			return;
 		*backing = id;
 		*promised = false; /* the backing id has the charge from here on */
-		inode->keep_data = true;
+		inode->uses.keep_data = true;
 	}
 	info->backing_id = *backing;
 	info->keep_cache = 0; /* the kernel refuses keep_cache with passthrough */
@@ -131,9 +131,9 @@ static bool handle_needs_daemon(const struct inode *inode, int flags)
 /* The caller holds inode->lock. */
 static void note_direct_io(const struct op *op, struct inode *inode)
 {
-	if (inode->direct_io)
+	if (inode->uses.direct_io)
 		return;
-	inode->direct_io = true;
+	inode->uses.direct_io = true;
 	/* The kernel asks for st_blksize again. */
 	session_changed(op->fs->session, inode->ino);
 }
@@ -142,7 +142,7 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 			       struct fuse_file_info *info, bool limited, bool *promised)
 {
 	scoped_lock(&inode->lock);
-	if (inode->data_freed)
+	if (inode->uses.data_freed)
 		return -ESTALE;
 	info_set_cache(op, inode, info);
 	if (info->flags & O_DIRECT)
@@ -157,13 +157,13 @@ static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inod
 	if (op->completed & JOURNAL_COMPLETED_OPEN)
 		return 0;
 	/* The kernel drops all pages of the file before the new handle can be used. */
-	if (!inode->opens && !info->keep_cache)
+	if (!inode->uses.opens && !info->keep_cache)
 		inode_pages_clear(inode);
-	inode->opens++;
+	inode->uses.opens++;
 	/* Frees nothing, because the file is open. A file of O_TMPFILE has no name from the start,
 	 * and inode_may_drop counts such a file as unlinked and open. */
 	inode_may_drop(op->fs, inode);
-	inode->writers += flags_write(info->flags);
+	inode->uses.writers += flags_write(info->flags);
 	record_open(op->fs, inode, JOURNAL_COMPLETED_OPEN);
 	return 0;
 }
@@ -207,10 +207,10 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 	inode_call_init(&call, op->fs, inode, op->worker->copier);
 	call.overdraft = true;
 	pthread_mutex_lock(&inode->lock);
-	inode->opens--;
-	inode->writers -= flags_write(flags);
-	trim = flags_write(flags) && inode->writers == 0;
-	last = inode->opens == 0;
+	inode->uses.opens--;
+	inode->uses.writers -= flags_write(flags);
+	trim = flags_write(flags) && inode->uses.writers == 0;
+	last = inode->uses.opens == 0;
 	if (last) {
 		backing = atomic_exchange(file_backing_id(inode->file), 0);
 		drop = inode_may_drop(op->fs, inode);

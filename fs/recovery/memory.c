@@ -235,7 +235,7 @@ static int file_clean_end(struct restore *restore, struct inode *inode)
 	int rc = 0;
 
 	if (size < end &&
-	    (atomic_load(&file->fields->unclean) || (inode->writers && !inode->lease_refs))) {
+	    (atomic_load(&file->fields->unclean) || (inode->uses.writers && !inode->uses.leases))) {
 		inode_call_init(&call, restore->fs, inode, worker_copier(restore->fs));
 		rc = call.call.copier ? device_zero_now(&file->extents, &call.call, size, end)
 				      : -ENOMEM;
@@ -355,8 +355,8 @@ int restore_memory(struct restore *restore, struct inode *inode)
 
 	int missing = 0;
 
-	atomic_store(&file->leases, inode->lease_refs);
-	atomic_store(&file->held, inode->lease_refs);
+	atomic_store(&file->leases, inode->uses.leases);
+	atomic_store(&file->held, inode->uses.leases);
 	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
 		atomic_store(&file->mapped, 1);
 	file->corrupt |=

@@ -113,8 +113,8 @@ static int replay_inode(struct restore *restore, const struct journal_view *view
 	inode->gid = image->gid;
 	inode->btime = image->btime;
 	inode->quota_dir = restore_number(image->quota_dir);
-	inode->counted = image->flags & JOURNAL_IS_COUNTED;
-	inode->keep_data = image->flags & JOURNAL_KEEPS_DATA;
+	inode->charges.counted = image->flags & JOURNAL_IS_COUNTED;
+	inode->uses.keep_data = image->flags & JOURNAL_KEEPS_DATA;
 	atomic_store(&inode->attrs, image->attrs);
 	xattr_free(inode->xattrs);
 	inode->xattrs = NULL;
@@ -126,7 +126,7 @@ static void entry_replace(struct dentry *entry, struct inode *dir, struct inode 
 	struct inode *old = entry->inode;
 
 	inode_link_remove(old, entry);
-	old->counted = old->counted && old->links;
+	old->charges.counted = old->charges.counted && old->links;
 	entry->inode = inode;
 	inode_link_add(inode, entry, dir);
 }
@@ -176,7 +176,7 @@ static int replay_name(struct restore *restore, const struct journal_view *view)
 		entry->cookie = image->cookie;
 	if (dir->dir->next_cookie <= image->cookie)
 		dir->dir->next_cookie = image->cookie + 1;
-	inode->counted = true;
+	inode->charges.counted = true;
 	if (volume && !S_ISDIR(inode->mode))
 		inode->volume = volume;
 	if (S_ISDIR(inode->mode) || !inode->mode)
@@ -201,7 +201,7 @@ static int replay_name_gone(struct restore *restore, const struct journal_view *
 	struct inode *inode = entry->inode;
 
 	inode_link_remove(inode, entry);
-	inode->counted = inode->counted && inode->links;
+	inode->charges.counted = inode->charges.counted && inode->links;
 	dir_restore_remove(dir->dir, entry);
 	free(entry);
 	return 0;
@@ -233,10 +233,10 @@ static int replay_open(struct inode *inode, const struct journal_open *open)
 	if ((open->leases && !S_ISREG(inode->mode)) || open->leases >> INODE_LEASE_BITS ||
 	    open->writers > open->opens)
 		return -EUCLEAN;
-	inode->opens = open->opens;
-	inode->writers = open->writers;
-	inode->keep_data = open->keep_data;
-	inode->lease_refs = open->leases;
+	inode->uses.opens = open->opens;
+	inode->uses.writers = open->writers;
+	inode->uses.keep_data = open->keep_data;
+	inode->uses.leases = open->leases;
 	if (S_ISREG(inode->mode))
 		*file_backing_id(inode->file) = open->backing_id;
 	return 0;
@@ -319,7 +319,7 @@ static int replay_change(struct restore *restore, const struct journal_view *vie
 	case JOURNAL_OPEN:
 		return replay_open(inode, view->fixed);
 	case JOURNAL_KEEP_DATA:
-		inode->keep_data = true;
+		inode->uses.keep_data = true;
 		return 0;
 	case JOURNAL_GONE:
 		return inode == inode_of(restore, INODE_ROOT) ? -EUCLEAN

@@ -137,11 +137,11 @@ static int inode_count(struct restore *restore, struct inode *inode)
 		atomic_store(&inode->fields->lookups, 0);
 	inode_count_file(inode, 1);
 	inode_ref(inode);
-	atomic_fetch_add(&inode->refs, named + inode->lease_refs + inode->fields->lookups);
+	atomic_fetch_add(&inode->refs, named + inode->uses.leases + inode->fields->lookups);
 	if (inode->quota_dir)
 		inode_ref(inode->quota_dir);
 	else
-		inode->counted = false;
+		inode->charges.counted = false;
 	if (!S_ISDIR(inode->mode))
 		inode->nlink = inode_count_links(inode);
 	int rc = owner_take_metadata(fs, inode, inode_count_metadata(inode), OWNER_ALWAYS);
@@ -207,8 +207,8 @@ int restore_tree(struct restore *restore)
 static int inode_charge(struct restore *restore, struct inode *inode)
 {
 	if (inode->quota_dir)
-		quota_force(inode->quota_dir, (int64_t)atomic_load(&inode->charged),
-			    inode->counted);
+		quota_force(inode->quota_dir, (int64_t)atomic_load(&inode->charges.bytes),
+			    inode->charges.counted);
 	return unclaimed_leases_add(restore->fs, inode);
 }
 
@@ -229,10 +229,11 @@ static void inode_forget_handles(struct fs *fs, struct inode *inode)
 
 	if (S_ISREG(inode->mode))
 		inode_pages_clear(inode);
-	if (!inode->opens && !inode->writers && !inode->keep_data && (!backing || !*backing))
+	if (!inode->uses.opens && !inode->uses.writers && !inode->uses.keep_data &&
+	    (!backing || !*backing))
 		return;
-	inode->opens = inode->writers = 0;
-	inode->keep_data = false;
+	inode->uses.opens = inode->uses.writers = 0;
+	inode->uses.keep_data = false;
 	if (backing)
 		*backing = 0;
 	record_open(fs, inode, 0);
@@ -248,7 +249,7 @@ static int inode_release(struct restore *restore, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(restore->fs, inode);
-	else if (S_ISREG(inode->mode) && inode->writers == 0 && !inode->lease_refs)
+	else if (S_ISREG(inode->mode) && inode->uses.writers == 0 && !inode->uses.leases)
 		inode_trim(restore->fs, inode);
 	if (S_ISREG(inode->mode))
 		host_out_update_accounting(restore->fs, inode);

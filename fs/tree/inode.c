@@ -275,7 +275,7 @@ int inode_restore_type(struct inode *inode, struct volume *volume, mode_t mode)
 			file_set_fields(inode->file, &((struct journal_slot *)inode->fields)->file);
 			file_set_was_leased(inode->file);
 			if (file_is_paged(inode->file))
-				atomic_store(&inode->pages, INODE_PAGES_ALL);
+				atomic_store(&inode->unseen.pages, INODE_PAGES_ALL);
 		}
 	}
 	if (!S_ISREG(mode))
@@ -304,9 +304,9 @@ struct inode *inode_find(struct fs *fs, uint64_t ino)
 
 void inode_uncount_held(struct inode *inode)
 {
-	if (inode->counted)
+	if (inode->charges.counted)
 		quota_force(inode->quota_dir, 0, -1);
-	inode->counted = false;
+	inode->charges.counted = false;
 }
 
 static void inode_uncount(struct fs *fs, struct inode *inode)
@@ -319,9 +319,9 @@ static void inode_uncount(struct fs *fs, struct inode *inode)
 
 static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool unlinked_open)
 {
-	if (inode->unlinked_open == unlinked_open)
+	if (inode->uses.unlinked_open == unlinked_open)
 		return;
-	inode->unlinked_open = unlinked_open;
+	inode->uses.unlinked_open = unlinked_open;
 	atomic_fetch_add(&fs->n_unlinked_open, unlinked_open ? 1 : -1);
 }
 
@@ -356,7 +356,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **an
 	}
 	if (quota_dir)
 		inode_uncount(fs, inode);
-	owner_give_metadata(fs, inode, inode->metadata);
+	owner_give_metadata(fs, inode, inode->charges.metadata);
 	xattr_free(inode->xattrs);
 	pthread_mutex_destroy(&inode->lock);
 	free(inode);
@@ -405,12 +405,12 @@ void inode_link_remove(struct inode *inode, struct dentry *entry)
 bool inode_may_drop(struct fs *fs, struct inode *inode)
 {
 	bool nameless = S_ISREG(inode->mode) && inode->nlink == 0;
-	bool drop = nameless && !inode->opens && !inode->lease_refs && !inode->keep_data &&
-		    !inode->data_freed;
+	bool drop = nameless && !inode->uses.opens && !inode->uses.leases &&
+		    !inode->uses.keep_data && !inode->uses.data_freed;
 
 	if (drop)
-		inode->data_freed = true;
-	inode_count_unlinked_open(fs, inode, nameless && !inode->data_freed);
+		inode->uses.data_freed = true;
+	inode_count_unlinked_open(fs, inode, nameless && !inode->uses.data_freed);
 	inode_state_check(inode);
 	return drop;
 }
@@ -463,7 +463,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    S_ISREG(inode->mode) ? file_stat(inode->file) : (struct object_stat){0};
 
 	mtime_update(inode, (int64_t)found.mtime);
-	if (atomic_load(&inode->unseen_leases))
+	if (atomic_load(&inode->unseen.leases))
 		inode_unseen_touch(inode);
 	if (!atomic_load(&inode->times_seen))
 		atomic_store(&inode->times_seen, true);
@@ -473,7 +473,7 @@ void inode_stat(struct inode *inode, struct stat *st)
 	    .st_nlink = inode->nlink,
 	    .st_uid = inode->uid,
 	    .st_gid = inode->gid,
-	    .st_blksize = inode->direct_io ? DIRECT_BLOCK : BUFFERED_BLOCK,
+	    .st_blksize = inode->uses.direct_io ? DIRECT_BLOCK : BUFFERED_BLOCK,
 	    .st_atim = file_time_to_spec(inode->fields->atime),
 	    .st_mtim = file_time_to_spec(inode->fields->mtime),
 	    .st_ctim = file_time_to_spec(inode->fields->ctime),

@@ -26,6 +26,35 @@ struct xattr;
 
 #define INODE_LEASE_BITS 24
 
+/* What is charged for the inode to uid, and bytes to quota_dir too. Under owner_locks of owner.c.
+ */
+struct inode_charges {
+	_Atomic uint64_t bytes;	 /* of memory */
+	uint32_t metadata;	 /* bytes */
+	uint32_t descriptors;	 /* of memory: LEDGER_DESCRIPTORS */
+	uint32_t placed[PLACES]; /* memory in each place, in units of POOL_BLOCK_MIN */
+	uint8_t objects;	 /* of host/ */
+	uint8_t tmpfs;		 /* of these, with a tmpfs of their own */
+	atomic_bool counted;	 /* counts as a file of quota_dir; topology */
+};
+
+/* What keeps the data of an inode: inode_state.h. Under inode->lock. */
+struct inode_uses {
+	uint32_t opens, writers;	    /* open handles, and open handles for writing */
+	uint32_t leases : INODE_LEASE_BITS; /* inode_lease.h */
+	bool data_freed : 1;		    /* data freed after the last name went */
+	bool unlinked_open : 1;		    /* counted in fs->n_unlinked_open */
+	bool keep_data : 1;		    /* see inode_may_drop */
+	bool direct_io : 1;		    /* has been opened with O_DIRECT */
+};
+
+/* Stores that come without a request: inode_unseen.h. */
+struct inode_unseen {
+	_Atomic uint32_t pages;	 /* read by the kernel */
+	_Atomic uint16_t leases; /* that may store */
+	_Atomic uint8_t listing; /* enum host_listing, of host_out.h */
+};
+
 /* A million inodes may exist: keep the struct small. */
 struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
@@ -48,30 +77,16 @@ struct inode {
 	};
 	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
 	int64_t btime;			  /* nanoseconds since the epoch */
-	_Atomic uint64_t charged;	  /* bytes charged to quota_dir and uid; owner_locks */
-	_Atomic mode_t mode;		  /* written under lock */
-	_Atomic uid_t uid;		  /* written under lock and owner_locks of owner.c */
-	gid_t gid;			  /* lock */
-	_Atomic uint32_t nlink;		  /* written under lock */
-	uint32_t opens, writers;	  /* open handles, and open handles for writing; lock */
-	uint32_t lease_refs : INODE_LEASE_BITS; /* leases: inode_lease.h; lock */
-	bool data_freed : 1;			/* data freed after the last name went; lock */
-	bool unlinked_open : 1;			/* counted in fs->n_unlinked_open; lock */
-	bool keep_data : 1;			/* see inode_may_drop; lock */
-	bool direct_io : 1;			/* has been opened with O_DIRECT; lock */
-	_Atomic uint32_t pages;			/* read by the kernel: inode_unseen.h */
-	uint32_t metadata;			/* bytes charged to uid; owner_locks */
-	uint32_t descriptors; /* of memory, charged to uid: LEDGER_DESCRIPTORS; owner_locks */
-	uint8_t objects;      /* of host/, charged to uid; owner_locks */
-	uint8_t tmpfs;	      /* of these, with a tmpfs of their own */
-	/* Memory in each place, charged to uid: units of POOL_BLOCK_MIN; owner_locks. */
-	uint32_t placed[PLACES];
-	_Atomic uint16_t unseen_leases; /* leases that may store: inode_unseen.h */
-	atomic_bool counted;		/* counts as a file of quota_dir; topology */
-	_Atomic uint8_t out;		/* enum host_listing, of host_out.h */
-	atomic_bool recorded;		/* the journal has the inode */
-	atomic_bool times_seen;		/* a program has been told the times since a write */
-	_Atomic uint8_t residency;	/* enum inode_residency, set by the inode_watch */
+	struct inode_charges charges;
+	_Atomic mode_t mode;	/* written under lock */
+	_Atomic uid_t uid;	/* written under lock and owner_locks of owner.c */
+	gid_t gid;		/* lock */
+	_Atomic uint32_t nlink; /* written under lock */
+	struct inode_uses uses;
+	struct inode_unseen unseen;
+	atomic_bool recorded;	   /* the journal has the inode */
+	atomic_bool times_seen;	   /* a program has been told the times since a write */
+	_Atomic uint8_t residency; /* enum inode_residency, set by the inode_watch */
 	uint8_t moving; /* moves in progress; meanwhile the kernel gets no object; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 };

@@ -15,12 +15,12 @@
 void inode_state_check(const struct inode *inode)
 {
 	bool unlinked = S_ISREG(inode->mode) && inode->nlink == 0;
-	bool in_use = inode->opens || inode->lease_refs;
+	bool in_use = inode->uses.opens || inode->uses.leases;
 
 	if (!GPUMEMFS_DEBUG)
 		return;
-	assert(inode->writers <= inode->opens);
-	assert(unlinked || (!inode->data_freed && !inode->unlinked_open));
-	assert(!unlinked || inode->data_freed != inode->unlinked_open);
-	assert(!unlinked || inode->data_freed != (in_use || inode->keep_data));
+	assert(inode->uses.writers <= inode->uses.opens);
+	assert(unlinked || (!inode->uses.data_freed && !inode->uses.unlinked_open));
+	assert(!unlinked || inode->uses.data_freed != inode->uses.unlinked_open);
+	assert(!unlinked || inode->uses.data_freed != (in_use || inode->uses.keep_data));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The life of an inode's data: which combinations of its counts and flags are legal. The members
- * are in struct inode, under its lock.
+ * are in inode->uses, under the inode's lock.
  *
- * state             nlink  opens + lease_refs  keep_data  data_freed  unlinked_open
+ * state             nlink  opens + leases      keep_data  data_freed  unlinked_open
  * named             >= 1   any                 any        false       false
  * unlinked, in use  0      >= 1                any        false       true
  * unlinked, kept    0      0                   true       false       true
@@ -12,8 +12,9 @@
  * Only regular files leave the first state; the data of other inodes is freed with the inode.
  * unlinked, kept: mappings in the kernel may outlive all handles, until the kernel forgets the
  * inode. freed is final: no open, no lease and no name any more. writers <= opens always. The other
- * flags are independent: counted (topology) is false without names, recorded only becomes true,
- * out is for host/ files, moving counts moves of the memory, residency belongs to inode_watch.h. */
+ * flags are independent: charges.counted (topology) is false without names, recorded only becomes
+ * true, unseen.listing is for host/ files, moving counts moves of the memory, residency belongs to
+ * inode_watch.h. */
 #ifndef FS_TREE_INODE_STATE_H
 #define FS_TREE_INODE_STATE_H
 

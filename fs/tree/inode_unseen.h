@@ -24,8 +24,8 @@
 #include "fs/tree/inode.h"
 
 #define INODE_PAGES_SHIFT 21
-/* inode->pages: the first granule in the upper half, the end in the lower half; 0: no pages. An end
- * of INODE_PAGES_MAX is the end of the file. */
+/* inode->unseen.pages: the first granule in the upper half, the end in the lower half; 0: no pages.
+ * An end of INODE_PAGES_MAX is the end of the file. */
 #define INODE_PAGES_HALF 16
 #define INODE_PAGES_MAX	 UINT16_MAX
 #define INODE_PAGES_ALL	 UINT16_MAX /* from 0 on */
@@ -41,7 +41,7 @@ static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_
 	uint64_t next = ((offset + (bytes ? bytes - 1 : 0)) >> INODE_PAGES_SHIFT) + 1;
 	uint32_t first = granule < INODE_PAGES_MAX ? (uint32_t)granule : INODE_PAGES_MAX - 1;
 	uint32_t end = next < INODE_PAGES_MAX ? (uint32_t)next : INODE_PAGES_MAX;
-	uint32_t pages = atomic_load_explicit(&inode->pages, memory_order_relaxed), wider;
+	uint32_t pages = atomic_load_explicit(&inode->unseen.pages, memory_order_relaxed), wider;
 
 	if (!pages)
 		file_set_paged(inode->file, true);
@@ -52,14 +52,14 @@ static inline bool inode_pages_add(struct inode *inode, uint64_t offset, uint64_
 			return false;
 		wider = (old_end && old_first < first ? old_first : first) << INODE_PAGES_HALF |
 			(old_end > end ? old_end : end);
-	} while (!atomic_compare_exchange_weak(&inode->pages, &pages, wider));
+	} while (!atomic_compare_exchange_weak(&inode->unseen.pages, &pages, wider));
 	return true;
 }
 
 /* The kernel has no pages any more, as no handle is open. lock is held. */
 static inline void inode_pages_clear(struct inode *inode)
 {
-	atomic_store(&inode->pages, 0);
+	atomic_store(&inode->unseen.pages, 0);
 	file_set_paged(inode->file, false);
 }
 
@@ -67,8 +67,8 @@ static inline void inode_pages_clear(struct inode *inode)
  * without pages of its own. lock is held. */
 static inline struct inode_pages inode_dirty_pages(struct inode *inode)
 {
-	bool may_store = inode->writers && !*file_backing_id(inode->file);
-	uint32_t pages = may_store ? atomic_load(&inode->pages) : 0;
+	bool may_store = inode->uses.writers && !*file_backing_id(inode->file);
+	uint32_t pages = may_store ? atomic_load(&inode->unseen.pages) : 0;
 	uint64_t first = pages >> INODE_PAGES_HALF, end = pages & INODE_PAGES_MAX;
 
 	return (struct inode_pages){
@@ -101,12 +101,12 @@ static inline bool inode_has_unseen_stores(struct inode *inode)
 {
 	bool object = atomic_load_explicit(file_backing_id(inode->file), memory_order_relaxed);
 
-	if (atomic_load(&inode->unseen_leases) || atomic_load(&inode->out))
+	if (atomic_load(&inode->unseen.leases) || atomic_load(&inode->unseen.listing))
 		return true;
-	if (!object && !atomic_load_explicit(&inode->pages, memory_order_relaxed))
+	if (!object && !atomic_load_explicit(&inode->unseen.pages, memory_order_relaxed))
 		return false;
 	scoped_lock(&inode->lock);
-	return inode->writers;
+	return inode->uses.writers;
 }
 
 #endif

@@ -31,14 +31,14 @@ static int metadata_take(struct fs *fs, struct inode *inode, uint32_t bytes,
 	int error = ledger_take_all(fs, inode->uid, &metadata, 1);
 
 	if (!error)
-		inode->metadata += bytes;
+		inode->charges.metadata += bytes;
 	return error;
 }
 
 /* The owner's lock is held. */
 static void metadata_give(struct fs *fs, struct inode *inode, uint32_t bytes)
 {
-	inode->metadata -= bytes;
+	inode->charges.metadata -= bytes;
 	ledger_give(fs, inode->uid, LEDGER_METADATA, bytes);
 }
 
@@ -74,15 +74,15 @@ int owner_take_span(struct fs *fs, struct inode *inode, enum memory_place place,
 	};
 
 	scoped_lock(owner_lock(inode));
-	if (bytes / POOL_BLOCK_MIN > UINT32_MAX - inode->placed[place] ||
-	    descriptors > UINT32_MAX - inode->descriptors)
+	if (bytes / POOL_BLOCK_MIN > UINT32_MAX - inode->charges.placed[place] ||
+	    descriptors > UINT32_MAX - inode->charges.descriptors)
 		return -EFBIG;
 	int error = ledger_take_all(fs, inode->uid, charges, 2);
 
 	if (error)
 		return error;
-	inode->descriptors += (uint32_t)descriptors;
-	inode->placed[place] += (uint32_t)(bytes / POOL_BLOCK_MIN);
+	inode->charges.descriptors += (uint32_t)descriptors;
+	inode->charges.placed[place] += (uint32_t)(bytes / POOL_BLOCK_MIN);
 	return 0;
 }
 
@@ -91,9 +91,9 @@ void owner_give_span(struct fs *fs, struct inode *inode, enum memory_place place
 	uint64_t descriptors = ledger_span_descriptors(bytes);
 
 	scoped_lock(owner_lock(inode));
-	inode->descriptors -= (uint32_t)descriptors;
+	inode->charges.descriptors -= (uint32_t)descriptors;
 	ledger_give(fs, inode->uid, LEDGER_DESCRIPTORS, descriptors);
-	inode->placed[place] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
+	inode->charges.placed[place] -= (uint32_t)(bytes / POOL_BLOCK_MIN);
 	ledger_give(fs, inode->uid, owner_place_kind(place), bytes);
 }
 
@@ -110,16 +110,16 @@ int owner_take_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmpf
 
 	if (error)
 		return error;
-	inode->objects++;
-	inode->tmpfs += own_tmpfs;
-	inode->descriptors += LEDGER_DESCRIPTOR;
+	inode->charges.objects++;
+	inode->charges.tmpfs += own_tmpfs;
+	inode->charges.descriptors += LEDGER_DESCRIPTOR;
 	return 0;
 }
 
 /* The owner's lock is held. */
 static void tmpfs_give(struct fs *fs, struct inode *inode)
 {
-	inode->tmpfs--;
+	inode->charges.tmpfs--;
 	ledger_give(fs, inode->uid, LEDGER_HOST_TMPFS, 1);
 }
 
@@ -134,8 +134,8 @@ void owner_give_object(struct fs *fs, struct inode *inode, enum system_tmpfs tmp
 	scoped_lock(owner_lock(inode));
 	if (tmpfs == SYSTEM_TMPFS_OWN)
 		tmpfs_give(fs, inode);
-	inode->objects--;
-	inode->descriptors -= LEDGER_DESCRIPTOR;
+	inode->charges.objects--;
+	inode->charges.descriptors -= LEDGER_DESCRIPTOR;
 	ledger_give(fs, inode->uid, LEDGER_HOST_FILES, 1);
 	ledger_give(fs, inode->uid, LEDGER_DESCRIPTORS, LEDGER_DESCRIPTOR);
 }
@@ -149,7 +149,7 @@ int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes)
 		return error;
 	if (bytes < 0)
 		ledger_give(fs, inode->uid, LEDGER_BYTES, (uint64_t)-bytes);
-	atomic_fetch_add(&inode->charged, (uint64_t)bytes);
+	atomic_fetch_add(&inode->charges.bytes, (uint64_t)bytes);
 	return 0;
 }
 
@@ -158,14 +158,14 @@ int owner_charge_bytes(struct fs *fs, struct inode *inode, int64_t bytes)
 /* The owner's lock is held. All that the owner of an inode is charged for. */
 static void charges_of(const struct inode *inode, struct ledger_charge charges[CHARGES])
 {
-	charges[0] = (struct ledger_charge){LEDGER_METADATA, inode->metadata, true};
-	charges[1] = (struct ledger_charge){LEDGER_DESCRIPTORS, inode->descriptors, true};
-	charges[2] = (struct ledger_charge){LEDGER_BYTES, atomic_load(&inode->charged), true};
-	charges[3] = (struct ledger_charge){LEDGER_HOST_FILES, inode->objects, true};
-	charges[4] = (struct ledger_charge){LEDGER_HOST_TMPFS, inode->tmpfs, true};
+	charges[0] = (struct ledger_charge){LEDGER_METADATA, inode->charges.metadata, true};
+	charges[1] = (struct ledger_charge){LEDGER_DESCRIPTORS, inode->charges.descriptors, true};
+	charges[2] = (struct ledger_charge){LEDGER_BYTES, atomic_load(&inode->charges.bytes), true};
+	charges[3] = (struct ledger_charge){LEDGER_HOST_FILES, inode->charges.objects, true};
+	charges[4] = (struct ledger_charge){LEDGER_HOST_TMPFS, inode->charges.tmpfs, true};
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++)
 		charges[5 + place] = (struct ledger_charge){
-		    owner_place_kind(place), inode->placed[place] * POOL_BLOCK_MIN, true};
+		    owner_place_kind(place), inode->charges.placed[place] * POOL_BLOCK_MIN, true};
 }
 
 int owner_change(struct fs *fs, struct inode *inode, uid_t uid)

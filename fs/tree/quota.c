@@ -164,8 +164,8 @@ static int quota_move(struct inode *from, struct inode *to, int64_t bytes, int64
 /* The bytes and files that the inode adds to the sums of a directory. */
 static void inode_weight(struct inode *inode, int64_t *bytes, int64_t *files)
 {
-	*bytes = (int64_t)atomic_load(&inode->charged);
-	*files = inode->counted;
+	*bytes = (int64_t)atomic_load(&inode->charges.bytes);
+	*files = inode->charges.counted;
 	if (S_ISDIR(inode->mode)) {
 		*bytes += inode->dir->rbytes;
 		*files += inode->dir->rfiles;

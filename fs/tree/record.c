@@ -64,8 +64,8 @@ static struct journal_inode inode_image(const struct inode *inode)
 	    .uid = inode->uid,
 	    .gid = inode->gid,
 	    .volume = volume_index(inode),
-	    .flags = (inode->counted ? JOURNAL_IS_COUNTED : 0) |
-		     (inode->keep_data ? JOURNAL_KEEPS_DATA : 0),
+	    .flags = (inode->charges.counted ? JOURNAL_IS_COUNTED : 0) |
+		     (inode->uses.keep_data ? JOURNAL_KEEPS_DATA : 0),
 	};
 
 	if (S_ISLNK(inode->mode) && inode->target)
@@ -207,10 +207,10 @@ static struct journal_open open_image(const struct inode *inode)
 {
 	return (struct journal_open){
 	    .ino = inode->ino,
-	    .opens = inode->opens,
-	    .writers = inode->writers,
-	    .leases = inode->lease_refs,
-	    .keep_data = inode->keep_data,
+	    .opens = inode->uses.opens,
+	    .writers = inode->uses.writers,
+	    .leases = inode->uses.leases,
+	    .keep_data = inode->uses.keep_data,
 	    .backing_id = S_ISREG(inode->mode) ? *file_backing_id(inode->file) : 0,
 	};
 }

@@ -312,7 +312,7 @@ static int rename_locked(struct renaming *r)
 		/* The record below says keep_data, so set keep_data first: a checkpoint that ran in
 		 * between would record false after the record. */
 		pthread_mutex_lock(&r->replaced->lock);
-		r->replaced->keep_data = true;
+		r->replaced->uses.keep_data = true;
 		pthread_mutex_unlock(&r->replaced->lock);
 	}
 	rename_record(r, source);

@@ -105,7 +105,7 @@ int tree_child_new(struct fs *fs, struct inode *parent, const struct tree_new *p
 	if (error)
 		goto put;
 	atomic_store(&new_inode->attrs, inherited);
-	new_inode->counted = true;
+	new_inode->charges.counted = true;
 	inode_ref(parent);
 	new_inode->quota_dir = parent;
 	if (S_ISDIR(new.mode)) {
@@ -250,7 +250,7 @@ static int inode_add_link(struct fs *fs, struct inode *inode, struct inode *pare
 			  struct dentry *entry)
 {
 	scoped_lock(&inode->lock);
-	if (inode->data_freed || (inode->nlink == 0 && !inode->counted))
+	if (inode->uses.data_freed || (inode->nlink == 0 && !inode->charges.counted))
 		return -ENOENT;
 	inode_link_add(inode, entry, parent);
 	if (inode->nlink++ == 0) {
@@ -356,7 +356,7 @@ void tree_update_quota_dir(struct fs *fs, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (new) {
 		/* The name exists, so a quota cannot refuse. The next charge meets the quota. */
-		int64_t bytes = (int64_t)atomic_load(&inode->charged);
+		int64_t bytes = (int64_t)atomic_load(&inode->charges.bytes);
 
 		quota_force(old, -bytes, -1);
 		quota_force(new, bytes, 1);

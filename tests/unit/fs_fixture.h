@@ -167,7 +167,7 @@ static inline void tally(struct inode *dir, struct tally *sum)
 		if (counted_name(inode) == entry) {
 			below.inodes++;
 			below.files++;
-			below.bytes += (int64_t)inode->charged;
+			below.bytes += (int64_t)inode->charges.bytes;
 		}
 	}
 	ck_assert_uint_eq(names, dir->dir->n_names);

@@ -282,9 +282,10 @@ static inline void describe_inode(struct fs *fs, struct inode *inode, enum descr
 		describe_times(&st, out);
 	fprintf(out, " %s home %lx paid %lu away %u+%u%s opens %u/%u holds %u",
 		inode->volume ? inode->volume->name : "-",
-		inode->quota_dir ? inode->quota_dir->ino : 0, inode->charged,
-		inode->placed[PLACE_HOST], inode->placed[PLACE_DISK],
-		inode->counted ? " counted" : "", inode->opens, inode->writers, inode->lease_refs);
+		inode->quota_dir ? inode->quota_dir->ino : 0, inode->charges.bytes,
+		inode->charges.placed[PLACE_HOST], inode->charges.placed[PLACE_DISK],
+		inode->charges.counted ? " counted" : "", inode->uses.opens, inode->uses.writers,
+		inode->uses.leases);
 	for (int id = 0; id < ATTR_VALUES; id++)
 		fprintf(out, " %s",
 			attrs.set >> id & 1 ? attributes_text((enum attr_id)id, &attrs) : "-");

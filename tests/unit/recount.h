@@ -64,8 +64,8 @@ static inline void below_add(struct fs *fs, struct inode *inode, void *context)
 	(void)fs;
 	if (!is_below(inode->quota_dir, below->dir))
 		return;
-	below->bytes += (int64_t)inode->charged;
-	below->files += inode->counted;
+	below->bytes += (int64_t)inode->charges.bytes;
+	below->files += inode->charges.counted;
 }
 
 /* Chunks that files gave up stay charged while a process may have them. */
@@ -118,11 +118,12 @@ static inline void recount_device(struct inode *inode, struct recount *sum)
 		descriptors += span_owns_chunk(&extent->span) ? LEDGER_DESCRIPTOR
 							      : extent->span.bytes / POOL_BLOCK_MIN;
 	}
-	ck_assert_uint_eq(inode->descriptors, descriptors + inode->objects * LEDGER_DESCRIPTOR);
+	ck_assert_uint_eq(inode->charges.descriptors,
+			  descriptors + inode->charges.objects * LEDGER_DESCRIPTOR);
 	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += descriptors;
 	for (enum memory_place place = PLACE_GPU; place < PLACES; place++) {
 		sum->spans[file->volume->index][place] += in[place];
-		ck_assert_uint_eq(inode->placed[place] * POOL_BLOCK_MIN, in[place]);
+		ck_assert_uint_eq(inode->charges.placed[place] * POOL_BLOCK_MIN, in[place]);
 		counts_of(sum, inode->uid)[owner_place_kind(place)] += in[place];
 	}
 	ck_assert_uint_eq(file->allocated, in[PLACE_GPU] + in[PLACE_HOST] + in[PLACE_DISK]);
@@ -144,10 +145,10 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 {
 	struct recount *sum = context;
 
-	ck_assert_uint_eq(inode->metadata, inode_count_metadata(inode));
-	sum->metadata += inode->metadata;
-	counts_of(sum, inode->uid)[LEDGER_METADATA] += inode->metadata;
-	sum->unlinked_open += inode->unlinked_open;
+	ck_assert_uint_eq(inode->charges.metadata, inode_count_metadata(inode));
+	sum->metadata += inode->charges.metadata;
+	counts_of(sum, inode->uid)[LEDGER_METADATA] += inode->charges.metadata;
+	sum->unlinked_open += inode->uses.unlinked_open;
 	if (S_ISDIR(inode->mode)) {
 		struct below below = {.dir = inode};
 
@@ -160,18 +161,19 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 		return;
 	sum->files[inode->volume->index]++;
 	sum->leased |= file_leases(inode->file) || file_is_loose(inode->file);
-	ck_assert_uint_eq(inode->charged, inode->file->allocated);
-	counts_of(sum, inode->uid)[LEDGER_BYTES] += inode->charged;
+	ck_assert_uint_eq(inode->charges.bytes, inode->file->allocated);
+	counts_of(sum, inode->uid)[LEDGER_BYTES] += inode->charges.bytes;
 	/* A file that moved to a GPU keeps its object, which is empty then. */
-	ck_assert_uint_eq(inode->objects, inode->file->fd >= 0);
-	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->objects;
-	ck_assert_uint_eq(inode->tmpfs, file_tmpfs(inode->file) == SYSTEM_TMPFS_OWN);
-	counts_of(sum, inode->uid)[LEDGER_HOST_TMPFS] += inode->tmpfs;
-	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += inode->objects * LEDGER_DESCRIPTOR;
+	ck_assert_uint_eq(inode->charges.objects, inode->file->fd >= 0);
+	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->charges.objects;
+	ck_assert_uint_eq(inode->charges.tmpfs, file_tmpfs(inode->file) == SYSTEM_TMPFS_OWN);
+	counts_of(sum, inode->uid)[LEDGER_HOST_TMPFS] += inode->charges.tmpfs;
+	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] +=
+	    inode->charges.objects * LEDGER_DESCRIPTOR;
 	if (inode->volume->device)
 		recount_device(inode, sum);
 	else if (inode->file->fd >= 0)
-		ck_assert_uint_eq(inode->charged, host_due(inode->file, inode->file->fd));
+		ck_assert_uint_eq(inode->charges.bytes, host_due(inode->file, inode->file->fd));
 }
 
 static inline void recount_pools(const struct volume *volume, const struct recount *sum)

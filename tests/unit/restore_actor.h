@@ -37,8 +37,8 @@ static inline uint64_t pick(struct actor *actor, uint64_t below)
 static inline void handle_open(struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
-	inode->opens++;
-	inode->writers++;
+	inode->uses.opens++;
+	inode->uses.writers++;
 	inode_may_drop(&fixture, inode);
 	record_open(&fixture, inode, JOURNAL_COMPLETED_OPEN);
 	pthread_mutex_unlock(&inode->lock);
@@ -50,15 +50,15 @@ static inline void handle_close(struct inode *inode)
 
 	inode_call_init(&call, &fixture, inode, worker_copier(&fixture));
 	pthread_mutex_lock(&inode->lock);
-	inode->opens--;
-	inode->writers--;
+	inode->uses.opens--;
+	inode->uses.writers--;
 	bool drop = inode_may_drop(&fixture, inode);
 
 	record_open(&fixture, inode, JOURNAL_COMPLETED_CLOSE);
 	pthread_mutex_unlock(&inode->lock);
 	if (drop)
 		inode_drop_data(&fixture, inode);
-	else if (inode->writers == 0)
+	else if (inode->uses.writers == 0)
 		file_trim(inode->file, &call.call);
 }
 
@@ -154,7 +154,7 @@ static inline void act_link(struct actor *actor, struct inode *dir, const char *
 	struct inode *inode = actor->open[pick(actor, HANDLES)];
 
 	/* The kernel never links a file again after the file's last name was removed. */
-	if (inode && inode->counted && tree_link(&fixture, inode, dir, name) == 0)
+	if (inode && inode->charges.counted && tree_link(&fixture, inode, dir, name) == 0)
 		inode_put(&fixture, inode, 1);
 }
 

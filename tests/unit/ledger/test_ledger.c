@@ -219,7 +219,7 @@ START_TEST(a_charge_does_not_wrap)
 	ck_assert_int_eq(
 	    owner_take_span(&fixture, inode, PLACE_DISK, half, OWNER_ALWAYS, OWNER_ALWAYS), -EFBIG);
 	owner_give_span(&fixture, inode, PLACE_DISK, half);
-	ck_assert_uint_eq(inode->placed[PLACE_DISK], 0);
+	ck_assert_uint_eq(inode->charges.placed[PLACE_DISK], 0);
 }
 END_TEST
 

@@ -423,7 +423,7 @@ START_TEST(several_leases)
 			ck_assert(unclaimed_lease_adopt(&second, file));
 		unclaimed_leases_end(&second);
 		ck_assert_uint_eq(file_leases(file->file), claimed);
-		ck_assert_uint_eq(file->lease_refs, claimed);
+		ck_assert_uint_eq(file->uses.leases, claimed);
 		ck_assert_int_eq(shrink(&second, file), claimed ? -EBUSY : 0);
 		file_unlease(file->file, claimed);
 		inode_lease_put(&second, file, claimed);
@@ -458,7 +458,7 @@ START_TEST(nothing_was_taken)
 	for (uint64_t at = 0; at < 2 * sizeof(piece); at += sizeof(piece))
 		ck_assert_int_eq(write_to(file, piece, sizeof(piece), at), sizeof(piece));
 	/* The file has preallocated memory beyond its end. */
-	ck_assert_uint_lt(file_allocated(file->file), file->charged);
+	ck_assert_uint_lt(file_allocated(file->file), file->charges.bytes);
 	expect_same();
 	ck_assert_int_eq(write_to(file, &byte, 1, 3 * MIB), -EDQUOT);
 	expect_same();
@@ -488,12 +488,12 @@ START_TEST(new_mount)
 	ck_assert_int_eq(second_up(FS_MOUNT_NEW), 0);
 	ck_assert_ptr_null(inode_find(&second, gone));
 	ck_assert_uint_eq(pool_usage(second.volumes[0].pool).span_bytes, 0);
-	ck_assert_uint_eq(inode_find(&second, stays)->opens, 0);
+	ck_assert_uint_eq(inode_find(&second, stays)->uses.opens, 0);
 	ck_assert_uint_eq(inode_find(&second, stays)->refs, 1);
 	/* The next daemon of the new mount also finds no open file. */
 	third_up(FS_MOUNT_KEPT);
-	ck_assert_uint_eq(inode_find(&third, stays)->opens, 0);
-	ck_assert_uint_eq(inode_find(&third, stays)->writers, 0);
+	ck_assert_uint_eq(inode_find(&third, stays)->uses.opens, 0);
+	ck_assert_uint_eq(inode_find(&third, stays)->uses.writers, 0);
 	third_down();
 	second_down();
 	actor_end(&actor);

@@ -100,7 +100,7 @@ START_TEST(links)
 	ck_assert_int_eq(tree_link(&fixture, file, gpu(0), "dir"), -EEXIST);
 
 	/* dir pays once the first name is gone. */
-	int64_t charged = (int64_t)file->charged;
+	int64_t charged = (int64_t)file->charges.bytes;
 
 	ck_assert_int_gt(charged, 0);
 	ck_assert_int_eq(at(gpu(0), "dir")->dir->rbytes, 0);
@@ -239,7 +239,7 @@ START_TEST(across_volumes)
 		ck_assert_mem_eq(data, back, sizeof(data));
 		ck_assert_int_eq(gpu(to - 1)->dir->rfiles, 0);
 		ck_assert_int_eq(gpu(to - 1)->dir->rbytes, 0);
-		ck_assert_int_eq(gpu(to)->dir->rbytes, (int64_t)file->charged);
+		ck_assert_int_eq(gpu(to)->dir->rbytes, (int64_t)file->charges.bytes);
 	}
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
 
@@ -302,13 +302,13 @@ START_TEST(unlinked_while_open)
 	struct inode *file = at(gpu(0), "f");
 
 	inode_ref(file);
-	file->opens = 1;
+	file->uses.opens = 1;
 	ck_assert_int_eq(write_to(file, "text", 4, 0), 4);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "f"), 0);
 	ck_assert_int_eq(read_from(file, text, 4, 0), 4);
 	ck_assert_mem_eq(text, "text", 4);
 	ck_assert_int_eq(gpu(0)->dir->rfiles, 0);
-	file->opens = 0;
+	file->uses.opens = 0;
 	inode_put(&fixture, file, 1);
 	ck_assert_int_eq(gpu(0)->dir->rbytes, 0);
 
@@ -320,7 +320,7 @@ START_TEST(unlinked_while_open)
 	ck_assert_int_eq(write_to(file, "text", 4, 0), 4);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "g"), 0);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
-	ck_assert(file->data_freed);
+	ck_assert(file->uses.data_freed);
 	inode_put(&fixture, file, 1);
 }
 END_TEST
@@ -350,7 +350,7 @@ START_TEST(a_file_that_lost_its_name_gets_no_other)
 
 	inode_ref(file);
 	pthread_mutex_lock(&file->lock);
-	file->keep_data = true;
+	file->uses.keep_data = true;
 	pthread_mutex_unlock(&file->lock);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "only"), 0);
 	ck_assert_int_eq(tree_link(&fixture, file, gpu(0), "again"), -ENOENT);

@@ -261,7 +261,7 @@ START_TEST(a_replaced_file_keeps_its_bytes_until_forgotten)
 	ck_assert_int_eq(tree_lookup(&fixture, gpu(0), "name", &old), 0);
 	ck_assert_int_eq(write_to(old, "text", 4, 0), 4);
 	ck_assert_int_eq(rename_to(gpu(0), "new", gpu(0), "name", 0), 0);
-	ck_assert(!old->data_freed);
+	ck_assert(!old->uses.data_freed);
 	ck_assert_int_eq(fixture.n_unlinked_open, 1);
 	ck_assert_int_eq(read_from(old, text, 4, 0), 4);
 	ck_assert_mem_eq(text, "text", 4);
