@@ -27,7 +27,7 @@ struct file;
 struct file_holds;
 struct inode;
 struct inode_table;
-struct inode_watch;
+struct inode_hooks;
 struct journal;
 struct session;
 struct share;
@@ -87,13 +87,13 @@ struct fs {
 	struct stats stats;
 	atomic_uint observers; /* OBSERVE_* */
 	struct capabilities can;
-	struct session *session;		       /* serves the mount; fuse/session.c */
-	const struct inode_watch *_Atomic inode_watch; /* the spool's; NULL: none */
+	struct session *session; /* serves the mount; fuse/session.c */
 	struct fdstore *fdstore; /* the connection to the keeper; NULL: no keeper */
 	struct timespec started; /* CLOCK_REALTIME */
 	struct timeline timeline;
 	bool noatime;		/* the mount option */
 	void *states[FS_SLOTS]; /* of parts: each has its type in FS_STATE */
+	const struct inode_hooks *inode_hooks[INODE_HOOKS_MAX + 1]; /* of parts; NULL at the end */
 };
 
 /* Defines accessor(fs), which gives the state of a part: NULL before the part is opened, and if the

@@ -10,6 +10,7 @@
 struct control_file;
 struct fact_group;
 struct fs;
+struct inode_hooks;
 
 /* The indexes of fs->states. Their order has no meaning. */
 enum fs_slot {
@@ -31,6 +32,8 @@ enum fs_slot {
 	FS_SLOTS
 };
 
+#define INODE_HOOKS_MAX 7
+
 /* Each function may be NULL. A daemon opens its parts in the order of the table while an earlier
  * daemon may still serve the mount, and starts the parts in the same order once no other daemon
  * serves. The daemon ends in reverse: all parts are stopped, and then all parts are closed. */
@@ -41,7 +44,8 @@ struct fs_part {
 	int (*start)(struct fs *fs);
 	void (*stop)(struct fs *fs);
 	void (*close)(struct fs *fs);
-	const struct fact_group *facts; /* that .gpumem/ shows; or NULL */
+	const struct inode_hooks *inode; /* or NULL */
+	const struct fact_group *facts;	 /* that .gpumem/ shows; or NULL */
 	const struct control_file
 	    *files; /* of .gpumem/; or NULL; ends with a file without a name */
 };

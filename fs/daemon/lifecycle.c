@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,7 +328,11 @@ static const struct fs_part parts[] = {
     {.name = "tree", .start = tree_open, .stop = tree_close},
     {.name = "holds of files", .stop = holds_end},
     {.name = "checkpoint", .start = checkpoint_start, .stop = checkpoint_end},
-    {.name = "spool", .start = spool_open, .stop = spool_close, .facts = spool_facts},
+    {.name = "spool",
+     .start = spool_open,
+     .stop = spool_close,
+     .inode = &spool_hooks,
+     .facts = spool_facts},
     {.name = "host objects",
      .open = host_outs_open,
      .start = host_outs_start,
@@ -370,11 +375,23 @@ static void parts_close(struct fs *fs, size_t n)
 			parts[n].close(fs);
 }
 
+static void inode_hooks_gather(struct fs *fs)
+{
+	unsigned n_hooks = 0;
+
+	for (const struct fs_part *part = parts; part->name; part++)
+		if (part->inode) {
+			assert(n_hooks < INODE_HOOKS_MAX);
+			fs->inode_hooks[n_hooks++] = part->inode;
+		}
+}
+
 int fs_prepare(struct fs *fs)
 {
 	int error = 0;
 
 	fs->parts = parts;
+	inode_hooks_gather(fs);
 	for (size_t i = 0; i < N_PARTS && !error; i++) {
 		error = parts[i].open ? parts[i].open(fs) : 0;
 		if (error)

@@ -12,8 +12,8 @@
 #include "fs/file/export.h"
 #include "fs/holders/host_out.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/inode_unseen.h"
-#include "fs/tree/inode_watch.h"
 #include "fs/tree/record.h"
 
 int inode_lease_get(struct fs *fs, struct inode *inode)
@@ -30,7 +30,7 @@ void inode_lease_put(struct fs *fs, struct inode *inode, uint32_t leases)
 {
 	struct inode_call call;
 
-	inode_watch_mark_unknown(fs, inode);
+	inode_notify_unseen_stores(fs, inode);
 	pthread_mutex_lock(&inode->lock);
 	inode->uses.leases -= leases;
 	record_open(fs, inode, 0);

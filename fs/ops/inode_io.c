@@ -7,7 +7,7 @@
 #include "fs/core/calibrate.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 
 static ssize_t io_once(struct inode *inode, const struct inode_io *io, struct inode_call *call)
 {
@@ -64,7 +64,7 @@ static void io_count(struct op *op, struct inode *inode, const struct inode_io *
 
 ssize_t inode_io(struct op *op, struct inode *inode, const struct inode_io *io)
 {
-	int error = inode_watch_require(op->fs, inode), attempts = 0;
+	int error = inode_require_bytes(op->fs, inode), attempts = 0;
 	struct inode_call call;
 	ssize_t n;
 

@@ -11,8 +11,8 @@
 #include "fs/holders/host_out.h"
 #include "fs/ops/ops.h"
 #include "fs/spool/spool.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/inode_unseen.h"
-#include "fs/tree/inode_watch.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
@@ -189,7 +189,7 @@ static int handle_count(struct op *op, fuse_req_t req, struct inode *inode,
 
 int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fuse_file_info *info)
 {
-	int error = inode_watch_require(op->fs, inode);
+	int error = inode_require_bytes(op->fs, inode);
 
 	if (error)
 		return error;

@@ -13,7 +13,7 @@
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/record.h"
 #include "fs/tree/xattr.h"

@@ -64,7 +64,7 @@ static void dirty_map_set(struct spool_dirty_map *marks, uint64_t first, uint64_
 
 void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes)
 {
-	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+	struct spool_file *file = inode_spool_file(inode);
 
 	if (!file || !bytes)
 		return;
@@ -78,7 +78,7 @@ void spool_mark_dirty(struct inode *inode, uint64_t from, uint64_t bytes)
 
 void spool_mark_unknown(struct inode *inode)
 {
-	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+	struct spool_file *file = inode_spool_file(inode);
 
 	if (file)
 		atomic_store(&file->unknown, true);

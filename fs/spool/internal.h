@@ -13,7 +13,7 @@
 #include "common/brlock.h"
 #include "fs/spool/record.h"
 #include "fs/spool/spool.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 
 /* How many threads save or recall at once. SPOOL_THREADS threads share a file of SPOOL_LARGE bytes
  * or more; a smaller file has a single thread. Two large files are in work at once, so that the
@@ -95,7 +95,13 @@ static inline void spool_step(const struct spool *spool)
 		spool->fault(spool->fault_of);
 }
 
-/* --- the functions of struct inode_watch */
+/* What the spool keeps for the inode; NULL: nothing yet. */
+static inline struct spool_file *inode_spool_file(struct inode *inode)
+{
+	return atomic_load_explicit(&inode->states[INODE_SPOOL], memory_order_acquire);
+}
+
+/* --- the functions of struct inode_hooks */
 
 void spool_changed(struct fs *fs, struct inode *inode);
 void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, struct inode *dir,

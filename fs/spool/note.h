@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 
 /* Reads the inode's note: 0, or -ENODATA if there is no valid note. */
 int spool_noted(struct inode *inode, uint64_t *id, enum inode_residency *residency);

@@ -152,7 +152,7 @@ static int inode_set_record(struct spool_restoring *restoring, struct spool_foun
 	if (rc == 0)
 		rc = spool_attach(restoring, found, inode, away ? INODE_AWAY : INODE_RESIDENT);
 	if (rc == 0)
-		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+		spool_links_put(restoring->spool, &inode_spool_file(inode)->saved);
 	restoring->files += S_ISREG(inode->mode);
 	return rc;
 }
@@ -166,7 +166,7 @@ static int inode_take_half_made(struct spool_restoring *restoring, struct inode 
 
 	if (rc)
 		return rc;
-	if (atomic_load(&(*inode)->spool) ||
+	if (inode_spool_file(*inode) ||
 	    ((*inode)->mode & S_IFMT) != (found->record.mode & S_IFMT)) {
 		inode_put(restoring->fs, *inode, 1);
 		return -EEXIST;
@@ -434,7 +434,7 @@ static int rest_place(struct spool_restoring *restoring)
 static void found_finish(struct fs *fs, struct spool_found *found)
 {
 	struct inode *inode = found->inode;
-	const struct spool_record *record = &atomic_load(&inode->spool)->saved;
+	const struct spool_record *record = &inode_spool_file(inode)->saved;
 
 	pthread_mutex_lock(&inode->lock);
 	if (S_ISDIR(inode->mode)) {

@@ -216,7 +216,7 @@ static int file_recall(struct fs *fs, struct inode *inode, struct spool_file *fi
 
 int spool_recall(struct fs *fs, struct inode *inode)
 {
-	struct spool_file *file = atomic_load(&inode->spool);
+	struct spool_file *file = inode_spool_file(inode);
 
 	if (!spool_of(fs) || !file)
 		return -EIO;

@@ -16,7 +16,7 @@
 
 bool spool_has_record(struct inode *inode)
 {
-	struct spool_file *file = atomic_load(&inode->spool);
+	struct spool_file *file = inode_spool_file(inode);
 
 	return file && atomic_load(&file->id);
 }
@@ -24,7 +24,7 @@ bool spool_has_record(struct inode *inode)
 /* The caller holds spool->lock. */
 static void inode_set_queued(const struct spool_queued *entry, bool queued)
 {
-	struct spool_file *file = atomic_load(&entry->inode->spool);
+	struct spool_file *file = inode_spool_file(entry->inode);
 
 	if (file)
 		file->queued = queued;
@@ -87,7 +87,7 @@ static void queued_free(struct fs *fs, struct spool_queued *queued)
 /* Whether the record of a replaced inode must stay until the new owner of the name is saved. */
 static bool inode_is_held(struct spool *spool, struct inode *inode)
 {
-	struct spool_file *file = atomic_load(&inode->spool);
+	struct spool_file *file = inode_spool_file(inode);
 
 	scoped_lock(&spool->lock);
 	return file && file->held;
@@ -135,7 +135,7 @@ static void queued_release_replaced(struct fs *fs, struct spool_queued *queued)
 
 	inode_put(fs, queued->dir, 1);
 	pthread_mutex_lock(&spool_of(fs)->lock);
-	atomic_load(&queued->replaced->spool)->held--;
+	inode_spool_file(queued->replaced)->held--;
 	queued->inode = queued->replaced;
 	queued->replaced = NULL;
 	pthread_mutex_unlock(&spool_of(fs)->lock);
@@ -201,7 +201,7 @@ static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced
 	}
 	scoped_lock(&spool->lock);
 	if (replaced)
-		atomic_load(&replaced->spool)->held++;
+		inode_spool_file(replaced)->held++;
 	queue_put(spool, queued);
 	pthread_cond_signal(&spool->changed);
 }
@@ -209,7 +209,7 @@ static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced
 static bool inode_is_queued(struct spool *spool, struct inode *inode)
 {
 	scoped_lock(&spool->lock);
-	const struct spool_file *file = atomic_load(&inode->spool);
+	const struct spool_file *file = inode_spool_file(inode);
 
 	return file->queued || file->held;
 }

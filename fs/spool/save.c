@@ -29,7 +29,7 @@ bool spool_wanted(struct inode *inode)
 
 struct spool_file *spool_file_of(struct inode *inode)
 {
-	struct spool_file *file = atomic_load_explicit(&inode->spool, memory_order_acquire);
+	struct spool_file *file = inode_spool_file(inode);
 
 	if (file)
 		return file;
@@ -39,7 +39,7 @@ struct spool_file *spool_file_of(struct inode *inode)
 		return NULL;
 	pthread_mutex_init(&new_file->lock, NULL);
 	brlock_init(&new_file->marks_lock);
-	if (atomic_compare_exchange_strong(&inode->spool, &existing_file, new_file))
+	if (atomic_compare_exchange_strong(&inode->states[INODE_SPOOL], &existing_file, new_file))
 		return new_file;
 	brlock_destroy(&new_file->marks_lock);
 	pthread_mutex_destroy(&new_file->lock);
@@ -49,7 +49,7 @@ struct spool_file *spool_file_of(struct inode *inode)
 
 void spool_free(struct inode *inode)
 {
-	struct spool_file *file = atomic_exchange(&inode->spool, NULL);
+	struct spool_file *file = atomic_exchange(&inode->states[INODE_SPOOL], NULL);
 
 	if (!file)
 		return;
@@ -99,7 +99,7 @@ static int copy_names(struct fs *fs, struct inode *inode, struct spool_record *r
 	int rc = 0;
 
 	for (struct dentry *entry = inode->links; rc == 0 && entry; entry = entry->next_link) {
-		struct spool_file *parent = atomic_load(&entry->parent->spool);
+		struct spool_file *parent = inode_spool_file(entry->parent);
 		uint64_t dir = parent ? atomic_load(&parent->id) : 0;
 
 		/* The directory was created after the save of the directories began. */
@@ -385,7 +385,7 @@ int spool_save_one(struct fs *fs, struct inode *inode, enum spool_extent extent,
 
 int spool_drop(struct fs *fs, struct inode *inode)
 {
-	struct spool_file *file = atomic_load(&inode->spool);
+	struct spool_file *file = inode_spool_file(inode);
 
 	if (!file)
 		return 0;

@@ -306,7 +306,7 @@ static int inode_attach_noted(struct spool_restoring *restoring, struct inode *i
 	int rc = spool_attach(restoring, found, inode, residency);
 
 	if (rc == 0 && found->mode)
-		spool_links_put(restoring->spool, &atomic_load(&inode->spool)->saved);
+		spool_links_put(restoring->spool, &inode_spool_file(inode)->saved);
 	spool_mark_unknown(inode);
 	return rc;
 }

@@ -18,8 +18,8 @@
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/inode_table.h"
-#include "fs/tree/inode_watch.h"
 #include "fs/tree/tree.h"
 
 /* Milliseconds between two requests to the service manager for more time (NOTIFY_EXTEND). */
@@ -231,12 +231,13 @@ static int open_without_spool(struct fs *fs, int error)
 	return 0;
 }
 
-static const struct inode_watch spool_watch = {
+/* Inodes keep a struct spool_file after spool_close, until the tree is freed. */
+const struct inode_hooks spool_hooks = {
     .changed = spool_changed,
     .replaced = spool_replaced,
-    .mark_unknown = spool_mark_unknown,
+    .unseen_stores = spool_mark_unknown,
     .recall = spool_recall,
-    .free = spool_free,
+    .freed = spool_free,
 };
 
 int spool_open(struct fs *fs)
@@ -254,8 +255,6 @@ int spool_open(struct fs *fs)
 	fs->states[FS_SPOOL] = spool;
 	/* A file size limit (RLIMIT_FSIZE) must fail the write, not end the daemon. */
 	signal(SIGXFSZ, SIG_IGN);
-	/* Stays after spool_close: inodes keep a struct spool_file until the tree is freed. */
-	atomic_store(&fs->inode_watch, &spool_watch);
 	rc = spool_restore(fs);
 	worker_end();
 	if (rc) {
@@ -273,7 +272,7 @@ static int saving_recall_number(void *context, uint64_t number)
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
 	if (large == saving->large && !spool_of(saving->fs)->ending)
-		inode_watch_require(saving->fs, saving->at[number]);
+		inode_require_bytes(saving->fs, saving->at[number]);
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 
 #include "fs/core/fact.h"
 #include "fs/core/fs.h"
-#include "fs/tree/inode.h"
+#include "fs/tree/inode_hooks.h"
 
 struct inode;
 
@@ -69,6 +69,7 @@ struct spool_counters {
 };
 struct spool_counters spool_counters(struct fs *fs);
 
+extern const struct inode_hooks spool_hooks;
 /* facts.c: for .gpumem/ */
 extern const struct fact_group spool_facts[];
 

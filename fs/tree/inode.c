@@ -16,10 +16,10 @@
 #include "fs/file/file.h"
 #include "fs/object/object.h"
 #include "fs/tree/dir.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/inode_state.h"
 #include "fs/tree/inode_table.h"
 #include "fs/tree/inode_unseen.h"
-#include "fs/tree/inode_watch.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -342,7 +342,7 @@ static uint64_t inode_free(struct fs *fs, struct inode *inode, struct inode **an
 	/* Record first: afterwards another inode can get the number, and another file the
 	 * memory. */
 	record_gone(fs, inode);
-	inode_watch_free(fs, inode);
+	inode_notify_freed(fs, inode);
 	inode_table_remove(fs->inodes, inode);
 	inode_count_unlinked_open(fs, inode, false);
 	inode_count_file(inode, -1);

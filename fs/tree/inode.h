@@ -21,7 +21,6 @@
 struct dentry;
 struct dir;
 struct fs;
-struct spool_file;
 struct xattr;
 
 #define INODE_LEASE_BITS 24
@@ -55,6 +54,9 @@ struct inode_unseen {
 	_Atomic uint8_t listing; /* enum host_listing, of host_out.h */
 };
 
+/* The indexes of inode->states: what a part keeps for an inode, freed by its hook freed. */
+enum inode_part { INODE_SPOOL, INODE_SLOTS };
+
 /* A million inodes may exist: keep the struct small. */
 struct inode {
 	uint64_t ino; /* also FUSE's node id: slot in the low 32 bits, generation above */
@@ -75,8 +77,8 @@ struct inode {
 		char *target;	   /* S_IFLNK */
 		dev_t rdev;	   /* S_IFCHR, S_IFBLK: the device's number */
 	};
-	struct spool_file *_Atomic spool; /* for the inode_watch only, or NULL */
-	int64_t btime;			  /* nanoseconds since the epoch */
+	_Atomic(void *) states[INODE_SLOTS]; /* of parts */
+	int64_t btime;			     /* nanoseconds since the epoch */
 	struct inode_charges charges;
 	_Atomic mode_t mode;	/* written under lock */
 	_Atomic uid_t uid;	/* written under lock and owner_locks of owner.c */
@@ -86,7 +88,7 @@ struct inode {
 	struct inode_unseen unseen;
 	atomic_bool recorded;	   /* the journal has the inode */
 	atomic_bool times_seen;	   /* a program has been told the times since a write */
-	_Atomic uint8_t residency; /* enum inode_residency, set by the inode_watch */
+	_Atomic uint8_t residency; /* enum inode_residency, see inode_hooks.h */
 	uint8_t moving; /* moves in progress; meanwhile the kernel gets no object; lock */
 	_Atomic(struct attr_values) attrs; /* written under lock */
 };

@@ -14,7 +14,7 @@
 #include "fs/file/export.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_attributes.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/record.h"
 #include "fs/tree/tree.h"
 
@@ -46,7 +46,7 @@ static int attribute_check(struct fs *fs, struct inode *inode, enum attr_id id,
 	struct volume *volume = inode->volume;
 	struct device *device = volume ? volume->device : NULL;
 
-	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !inode_watch_of(fs))
+	if (id == ATTR_PERSIST && values->persist == PERSIST_DISK && !fs->states[FS_SPOOL])
 		return attribute_refuse(id, path, "this mount has no spool (-o spool=DIR)");
 	if (id == ATTR_PERSIST && values->persist == PERSIST_RESTART && !fs->fdstore)
 		return attribute_refuse(id, path, "this mount ends with its daemon (-o recovery=)");
@@ -120,13 +120,13 @@ static int attribute_set(struct fs *fs, struct copier *copier, struct inode *ino
 	/* Bytes that are only in the spool cannot be laid out, and must come back before the spool
 	 * stops keeping the file. */
 	if (!error && (id == ATTR_PAGE_SIZE || id == ATTR_PERSIST || id == ATTR_RESIDENT))
-		error = inode_watch_require(fs, inode);
+		error = inode_require_bytes(fs, inode);
 	if (!error)
 		error = attribute_apply(fs, copier, inode, id, values);
 	if (!error)
 		error = attribute_store(fs, inode, id, values, caller);
 	if (!error)
-		inode_watch_changed(fs, inode);
+		inode_notify_changed(fs, inode);
 	return error;
 }
 

@@ -14,7 +14,7 @@
  * inode. freed is final: no open, no lease and no name any more. writers <= opens always. The other
  * flags are independent: charges.counted (topology) is false without names, recorded only becomes
  * true, unseen.listing is for host/ files, moving counts moves of the memory, residency belongs to
- * inode_watch.h. */
+ * inode_hooks.h. */
 #ifndef FS_TREE_INODE_STATE_H
 #define FS_TREE_INODE_STATE_H
 

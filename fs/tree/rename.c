@@ -10,7 +10,7 @@
 #include "fs/file/export.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/quota.h"
 #include "fs/tree/record.h"
@@ -389,7 +389,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 
 		inode_call_init(&call, r->fs, source, copier);
 		call.call.limits = quota_limits_in(r->fs, r->to);
-		error = inode_watch_require(r->fs, source);
+		error = inode_require_bytes(r->fs, source);
 		inode_move_begin(source);
 		if (!error)
 			error =
@@ -401,7 +401,7 @@ static int rename_across(struct renaming *r, struct copier *copier, struct file_
 			file_move_end(*old_memory, error ? FILE_MOVE_ABORT : FILE_MOVE_COMMIT);
 			/* A program that mapped the object of host/ may have written without the
 			 * daemon's knowledge. */
-			inode_watch_mark_unknown(r->fs, source);
+			inode_notify_unseen_stores(r->fs, source);
 			if (error) {
 				file_move_free(*old_memory);
 				*old_memory = NULL;
@@ -420,9 +420,10 @@ static void rename_tell_watch(struct renaming *r)
 		if (!r->renamed[i])
 			continue;
 		if (r->replaced)
-			inode_watch_replaced(r->fs, r->renamed[i], r->replaced, r->to, r->new_name);
+			inode_notify_replaced(r->fs, r->renamed[i], r->replaced, r->to,
+					      r->new_name);
 		else
-			inode_watch_changed(r->fs, r->renamed[i]);
+			inode_notify_changed(r->fs, r->renamed[i]);
 		inode_put(r->fs, r->renamed[i], 1);
 	}
 }

@@ -11,7 +11,7 @@
 #include "fs/file/export.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/internal.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
@@ -382,7 +382,7 @@ void tree_name_removed(struct fs *fs, struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	brlock_read_unlock(&fs->topology, token);
 	inode_touch_change(inode);
-	inode_watch_changed(fs, inode);
+	inode_notify_changed(fs, inode);
 	if (!last) {
 		owner_give_metadata(fs, inode, METADATA_NAME);
 		tree_update_quota_dir(fs, inode);

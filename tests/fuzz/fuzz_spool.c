@@ -22,7 +22,7 @@
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/tree/dir.h"
-#include "fs/tree/inode_watch.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/tree.h"
 
 #define BETWEEN "---\n"
@@ -204,7 +204,7 @@ static void look_at(struct inode *inode)
 
 	inode_stat(inode, &st);
 	tree_path(&fs, inode, path, sizeof(path));
-	if (!S_ISREG(st.st_mode) || inode_watch_require(&fs, inode))
+	if (!S_ISREG(st.st_mode) || inode_require_bytes(&fs, inode))
 		return;
 	inode_call_init(&call, &fs, inode, worker_copier(&fs));
 	require(file_read(inode->file, &call.call, &byte, 1, 0) <= 1);

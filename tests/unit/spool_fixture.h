@@ -110,7 +110,7 @@ static inline void put_bytes(struct inode *inode, const void *data, size_t bytes
 /* Returns the bytes that open and read give. */
 static inline ssize_t get_bytes(struct inode *inode, void *data, size_t bytes, uint64_t offset)
 {
-	int rc = inode_watch_require(&fixture, inode);
+	int rc = inode_require_bytes(&fixture, inode);
 
 	return rc ? rc : read_from(inode, data, bytes, offset);
 }

@@ -81,7 +81,7 @@ static uint64_t id_of(unsigned number)
 
 	name_of(number, name);
 	mount_up();
-	id = atomic_load(&atomic_load(&file_at(number)->spool)->id);
+	id = atomic_load(&inode_spool_file(file_at(number))->id);
 	mount_crash();
 	return id;
 }
@@ -149,8 +149,8 @@ static void inject(const struct victim *victim, enum fault fault, uint64_t rando
 static void expect_damage(unsigned number)
 {
 	mount_up();
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(number)), -EIO);
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(number)), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(number)), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(number)), -EIO);
 	ck_assert_uint_ge(spool_counters(&fixture).damaged, 1);
 	for (unsigned i = 0; i < FILES; i++)
 		ck_assert(i == number || is_whole(i));
@@ -208,7 +208,7 @@ START_TEST(a_damaged_directory)
 
 	mount_up();
 	snprintf(victim.path, sizeof(victim.path), "%s/.spool/records/%" PRIu64, spool_at,
-		 atomic_load(&atomic_load(&at(gpu(0), "dir")->spool)->id));
+		 atomic_load(&inode_spool_file(at(gpu(0), "dir"))->id));
 	mount_crash();
 	unlink(victim.path);
 	mount_up();
@@ -228,7 +228,7 @@ START_TEST(a_damaged_file_is_removed)
 	snprintf(path, sizeof(path), "%s/gpu0/dir/file0", spool_at);
 	ck_assert_int_eq(truncate(path, 5), 0);
 	mount_up();
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(0)), -EIO);
 	ck_assert_int_eq(tree_unlink(&fixture, at(gpu(0), "dir"), "file0"), 0);
 	mount_down();
 	ck_assert_int_ne(access(path, F_OK), 0);
@@ -242,7 +242,7 @@ END_TEST
 static void data_path(struct inode *file, char path[160])
 {
 	snprintf(path, 160, "%s/.spool/data/%" PRIu64, spool_at,
-		 atomic_load(&atomic_load(&file->spool)->id));
+		 atomic_load(&inode_spool_file(file)->id));
 }
 
 /* The blocks before the damaged block were read back: their memory is freed again. */
@@ -256,7 +256,7 @@ START_TEST(a_damaged_file_uses_no_memory)
 	AUTO_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
 
 	ck_assert_int_eq(pwrite(fd, "damage", 6, BYTES - 6), 6);
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(0)), -EIO);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, before);
 	ck_assert_uint_eq(file_size(file_at(0)->file), BYTES);
 	mount_crash();
@@ -272,9 +272,9 @@ START_TEST(a_damaged_copy_stays_unchanged)
 	mount_up();
 	data_path(file_at(0), data);
 	snprintf(record, sizeof(record), "%s/.spool/records/%" PRIu64, spool_at,
-		 atomic_load(&atomic_load(&file_at(0)->spool)->id));
+		 atomic_load(&inode_spool_file(file_at(0))->id));
 	ck_assert_int_eq(truncate(data, 5), 0);
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(0)), -EIO);
 	ck_assert_int_eq(stat(record, &before), 0);
 	tree_set_attrs(&fixture, file_at(0), &(struct tree_attrs){.mask = TREE_MODE, .mode = 0751});
 	ck_assert_int_eq(spool_save(&fixture, file_at(0)), 0);
@@ -337,7 +337,7 @@ static bool killed_at(unsigned step, void (*change)(unsigned step))
 /* Each change gives the file a content that the file never had before. */
 static void change_one_block(unsigned step)
 {
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), &step, sizeof(step), SPOOL_BLOCK);
 }
 
@@ -345,7 +345,7 @@ static void change_all(unsigned step)
 {
 	for (unsigned i = 0; i <= BYTES / SPOOL_BLOCK; i++)
 		memcpy(pattern[0] + i * SPOOL_BLOCK, &step, sizeof(step));
-	ck_assert_int_eq(inode_watch_require(&fixture, file_at(0)), 0);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file_at(0)), 0);
 	put_bytes(file_at(0), pattern[0], BYTES, 0);
 }
 
@@ -355,7 +355,7 @@ static void change_length(unsigned step)
 	struct inode_call call;
 	uint64_t size = step % 2 ? SPOOL_BLOCK - step : 2 * SPOOL_BLOCK + step, before;
 
-	ck_assert_int_eq(inode_watch_require(&fixture, file), 0);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file), 0);
 	inode_call_init(&call, &fixture, file, worker_copier(&fixture));
 	before = file_size(file->file);
 	ck_assert_int_eq(file_truncate(file->file, &call.call, size), 0);

@@ -277,11 +277,11 @@ START_TEST(people_keep_what_lost_its_data)
 
 	saved_of("file", 10);
 	snprintf(path, sizeof(path), "%s/.spool/data/%" PRIu64, spool_at,
-		 atomic_load(&atomic_load(&at(gpu(0), "file")->spool)->id));
+		 atomic_load(&inode_spool_file(at(gpu(0), "file"))->id));
 	mount_down();
 	ck_assert_int_eq(unlink(path), 0);
 	mount_up();
-	ck_assert_int_eq(inode_watch_require(&fixture, at(gpu(0), "file")), -EIO);
+	ck_assert_int_eq(inode_require_bytes(&fixture, at(gpu(0), "file")), -EIO);
 	ck_assert_uint_eq(seen_size("file"), 10);
 }
 END_TEST

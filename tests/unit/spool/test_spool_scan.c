@@ -147,7 +147,7 @@ START_TEST(killed_with_bytes_on_both_sides)
 	daemon_with_spool(&fdstore, NULL);
 	struct inode *file = at(gpu(0), "file3");
 
-	ck_assert_int_eq(inode_watch_require(&fixture, file), 0);
+	ck_assert_int_eq(inode_require_bytes(&fixture, file), 0);
 	put_bytes(file, "unsaved", 7, 0);
 	ck_assert_int_eq(rename_to(gpu(0), "file5", gpu(0), "renamed", 0), 0);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "linked"), 0);
@@ -182,7 +182,7 @@ START_TEST(going_on_without_the_disk)
 
 	held_init(&held);
 	daemon_with_spool(&fdstore, NULL);
-	ck_assert_int_eq(inode_watch_require(&fixture, at(gpu(0), "file3")), 0);
+	ck_assert_int_eq(inode_require_bytes(&fixture, at(gpu(0), "file3")), 0);
 	held_freeze(&held, FREEZE_ALL, &frozen[0]);
 	daemon_down(&fixture);
 	held_free(&held);
