@@ -13,7 +13,6 @@
 #include "backend/pool.h"
 #include "common/brlock.h"
 #include "common/cacheline.h"
-#include "fs/core/background.h"
 #include "fs/core/capability.h"
 #include "fs/core/limits.h"
 #include "fs/core/part.h"
@@ -78,8 +77,6 @@ struct fs {
 	_Atomic int64_t n_unlinked_open;
 	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
 	int64_t metadata_max;
-	struct background idle_release;
-	int idle_check_ms; /* between two checks of idle GPUs; set before the thread starts */
 	struct share *_Atomic share;	/* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;	/* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;	/* .gpumem/socket exists; set while share is still NULL */

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/daemon/idle_release.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/ahead/ahead.h"
+#include "fs/core/background.h"
 #include "fs/core/fs.h"
 #include "fs/tier/tier.h"
 #include "fs/volume/volume.h"
@@ -25,9 +27,17 @@
 /* How often within that time each GPU is checked. */
 #define CHECKS 4
 
-/* Not called by the thread: libfuse sets a variable of the environment when it mounts for a user,
- * and a thread that reads the environment just then crashes. */
-static uint64_t idle_release_ms(void)
+struct idle_release {
+	struct background background;
+	struct fs *fs;
+	int check_ms; /* between two checks; set before the thread starts */
+};
+
+static FS_STATE(struct idle_release, idle_release_of, FS_IDLE_RELEASE)
+
+    /* Not called by the thread: libfuse sets a variable of the environment when it mounts for a
+     * user, and a thread that reads the environment just then crashes. */
+    static uint64_t idle_release_ms(void)
 {
 	const char *text = secure_getenv("GPUMEMFS_IDLE_MS");
 	uint64_t ms;
@@ -76,12 +86,13 @@ static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak, int64_t *last)
 
 static void idle_release_work(struct background *background)
 {
-	struct fs *fs = background->context;
+	const struct idle_release *release = background->context;
+	struct fs *fs = release->fs;
 	uint64_t allocations[BACKEND_DEVICES_MAX + 1] = {0};
 	unsigned unused[BACKEND_DEVICES_MAX + 1] = {0};
 	int64_t peak = 0, last = 0;
 
-	while (background_wait(background, fs->idle_check_ms)) {
+	while (background_wait(background, release->check_ms)) {
 		bool idle = true;
 
 		heap_trim_if_shrunk(fs, &peak, &last);
@@ -97,13 +108,22 @@ static void idle_release_work(struct background *background)
 
 int idle_release_open(struct fs *fs)
 {
-	fs->idle_check_ms = (int)(idle_release_ms() / CHECKS);
-	if (background_start(&fs->idle_release, idle_release_work, fs))
+	struct idle_release *release = calloc(1, sizeof(*release));
+
+	if (!release)
+		return -ENOMEM;
+	release->fs = fs;
+	release->check_ms = (int)(idle_release_ms() / CHECKS);
+	fs->states[FS_IDLE_RELEASE] = release;
+	if (background_start(&release->background, idle_release_work, release))
 		log_warn("cannot start the thread that releases idle GPUs: their contexts stay");
 	return 0;
 }
 
 void idle_release_close(struct fs *fs)
 {
-	background_stop(&fs->idle_release);
+	struct idle_release *release = idle_release_of(fs);
+
+	background_stop(&release->background);
+	free(release);
 }

@@ -8,7 +8,7 @@
 
 struct fs;
 
-/* Starts the thread that checks the GPUs: 0. If the thread cannot be started, a line in
+/* Starts the thread that checks the GPUs: 0 or -ENOMEM. If the thread cannot be started, a line in
  * the log says so, and GPUs keep their contexts. For tests the environment variable
  * GPUMEMFS_IDLE_MS sets the time in milliseconds. */
 int idle_release_open(struct fs *fs);

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/sd_notify.h"
+#include "fs/core/background.h"
 #include "fs/core/fs.h"
 
 /* The number of stuck workers that means that requests wait: all workers; with rings a single

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "common/vector.h"
+#include "fs/core/background.h"
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
