@@ -28,20 +28,12 @@ struct inode;
 struct inode_table;
 struct inode_hooks;
 struct journal;
-struct session;
 struct share;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
  * lookups of inodes. FS_MOUNT_NEW: the kernel has no open files or lookups. */
 enum fs_mount { FS_MOUNT_NEW, FS_MOUNT_KEPT };
-
-/* A thread polls for a request instead of sleeping while at most this many threads serve requests
- * or poll: max_awake is 0 if none may. */
-struct busy_poll {
-	unsigned max_awake;
-	atomic_uint awake;
-};
 
 /* Bits of fs->observers: an open .gpumem/accesslog, the trace, and, for a single request, the
  * sample of latencies. See trace/observe.h. */
@@ -75,8 +67,7 @@ struct fs {
 	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
 	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
 	_Atomic int64_t n_unlinked_open;
-	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;
-	int64_t metadata_max;
+	_Alignas(CACHELINE_ALIGN) int64_t metadata_max;
 	struct share *_Atomic share;	/* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;	/* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;	/* .gpumem/socket exists; set while share is still NULL */
@@ -84,7 +75,6 @@ struct fs {
 	struct stats stats;
 	atomic_uint observers; /* OBSERVE_* */
 	struct capabilities can;
-	struct session *session; /* serves the mount; fuse/session.c */
 	struct fdstore *fdstore; /* the connection to the keeper; NULL: no keeper */
 	struct timespec started; /* CLOCK_REALTIME */
 	struct timeline timeline;

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "fs/core/fs.h"
 #include "fs/fuse/capabilities.h"
+#include "fs/fuse/internal.h"
 #include "fs/keeper/fdstore.h"
 
 /* How long a thread polls for the next request before sleeping. On the reference machine a request
@@ -37,7 +38,7 @@
 
 /* The calling thread's device; -1: the session's. */
 static _Thread_local int own_fd = -1;
-/* The calling thread is counted in fs->busy_poll.awake. */
+/* The calling thread is counted in busy_poll.awake. */
 static _Thread_local bool is_awake;
 
 static ssize_t channel_writev(int fd, struct iovec *iov, int count, void *userdata)
@@ -86,15 +87,16 @@ static int device_clone(struct fuse_session *fuse)
 static void busy_poll_prepare(struct fs *fs)
 {
 	struct capability *busy_poll = &fs->can.busy_poll;
+	struct busy_poll *polling = &session_of(fs)->busy_poll;
 	unsigned processors = (unsigned)get_nprocs();
 
-	fs->busy_poll.max_awake =
+	polling->max_awake =
 	    fs->can.clone_fd.on ? (processors + BUSY_POLL_SHARE / 2) / BUSY_POLL_SHARE : 0;
-	if (fs->busy_poll.max_awake)
+	if (polling->max_awake)
 		capability_set(
 		    busy_poll, true,
 		    "for %u us after a request, while at most %u of %u processors are busy",
-		    BUSY_POLL_NS / 1000, fs->busy_poll.max_awake, processors);
+		    BUSY_POLL_NS / 1000, polling->max_awake, processors);
 	else if (fs->can.clone_fd.on)
 		capability_set(busy_poll, false, "%u processors are too few", processors);
 	else
@@ -185,20 +187,20 @@ static ssize_t channel_read_polling(void *to, size_t bytes)
 void channel_set_awake(struct fs *fs, bool awake)
 {
 	if (awake != is_awake)
-		atomic_fetch_add(&fs->busy_poll.awake, awake ? 1U : -1U);
+		atomic_fetch_add(&session_of(fs)->busy_poll.awake, awake ? 1U : -1U);
 	is_awake = awake;
 }
 
 ssize_t channel_read(struct fs *fs, struct fuse_session *fuse, void *to, size_t bytes)
 {
+	const struct busy_poll *polling = &session_of(fs)->busy_poll;
 	ssize_t n = -1;
 
-	if (own_fd < 0 || !fs->busy_poll.max_awake)
+	if (own_fd < 0 || !polling->max_awake)
 		return channel_read_wait(fuse_session_fd(fuse), to, bytes, NULL);
 	errno = EAGAIN;
 	channel_set_awake(fs, true);
-	if (atomic_load_explicit(&fs->busy_poll.awake, memory_order_relaxed) <=
-	    fs->busy_poll.max_awake)
+	if (atomic_load_explicit(&polling->awake, memory_order_relaxed) <= polling->max_awake)
 		n = channel_read_polling(to, bytes);
 	if (n >= 0 || errno != EAGAIN)
 		return n;

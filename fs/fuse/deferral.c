@@ -40,7 +40,7 @@ static void request_serve(struct fs *fs, struct worker *worker, struct deferral 
 	worker->interrupted = deferral->job.interrupted;
 	worker->deferral = deferral;
 	fuse_reply_none(deferral->req);
-	fuse_session_process_buf(fs->session->fuse, &buf);
+	fuse_session_process_buf(session_of(fs)->fuse, &buf);
 	worker->deferral = NULL;
 	worker->interrupted = NULL;
 	worker->request_number = 0;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/cacheline.h"
 #include "fs/core/background.h"
 #include "fs/fuse/page_drop.h"
 #include "fs/fuse/prefetch.h"
@@ -20,6 +21,13 @@ struct fuse_init;
 
 /* The type of the mount in /proc/self/mountinfo. */
 #define FSTYPE "fuse.gpumemfs"
+
+/* A thread polls for a request instead of sleeping while at most this many threads serve requests
+ * or poll: max_awake is 0 if none may. */
+struct busy_poll {
+	unsigned max_awake;
+	atomic_uint awake;
+};
 
 struct session {
 	struct fs *fs;
@@ -42,7 +50,8 @@ struct session {
 	struct background lookup_gc; /* only if an earlier daemon had the mount */
 	struct page_drop page_drop;
 	struct prefetch prefetch;
-	struct fuse_init *fuse_init; /* NULL without a keeper */
+	_Alignas(CACHELINE_ALIGN) struct busy_poll busy_poll;  /* changed by all threads */
+	_Alignas(CACHELINE_ALIGN) struct fuse_init *fuse_init; /* NULL without a keeper */
 };
 
 /* The functions of mount.c. Each returns 0, or -errno after a line in the log. */

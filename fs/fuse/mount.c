@@ -22,8 +22,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	struct fs *fs = userdata;
 
 	capabilities_negotiate(fs, conn);
-	atomic_store(&fs->session->greeted, true);
-	sem_post(&fs->session->answered);
+	atomic_store(&session_of(fs)->greeted, true);
+	sem_post(&session_of(fs)->answered);
 }
 
 static void libfuse_log(enum fuse_log_level level, const char *format, va_list args)

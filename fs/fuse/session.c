@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/cacheline.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/mounts.h"
@@ -275,7 +276,7 @@ static void threads_end(struct session *session)
 
 int session_open(struct fs *fs, const struct session_table *table, struct session **opened)
 {
-	struct session *session = calloc(1, sizeof(*session));
+	struct session *session = cacheline_calloc(sizeof(*session));
 	int error = session ? 0 : -ENOMEM;
 
 	if (error)
@@ -283,7 +284,7 @@ int session_open(struct fs *fs, const struct session_table *table, struct sessio
 	*session = (struct session){
 	    .fs = fs, .table = *table, .fuse_fd = -1, .ended_fd = -1, .signal_fd = -1};
 	sem_init(&session->answered, 0, 0);
-	fs->session = session;
+	fs->states[FS_SESSION] = session;
 	error = signals_setup(session);
 	if (!error)
 		error = capabilities_choose(fs);

@@ -8,15 +8,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct fs;
+#include "fs/core/fs.h"
+
 struct fuse_lowlevel_ops;
 struct inode;
 struct options;
 struct session;
 
-/* Checks the mountpoint before anything is started: 0, or -errno after a line on the terminal (no
- * such directory, not a directory, mounted already). */
-int session_check(const char *mountpoint);
+static inline FS_STATE(struct session, session_of, FS_SESSION)
+
+    /* Checks the mountpoint before anything is started: 0, or -errno after a line on the terminal
+     * (no such directory, not a directory, mounted already). */
+    int session_check(const char *mountpoint);
 /* Changes the flags of a mount as options->mount_options says, and no other flag: 0, or -errno
  * after a line on the terminal. */
 int session_remount(const struct options *options);

@@ -36,7 +36,7 @@ static ssize_t read_bytes(struct op *op, char *to, const char **at, struct ahead
 /* The kernel reads the range of the request into pages, which a program may change from then on. */
 static void pages_note(const struct op *op)
 {
-	struct session *session = op->fs->session;
+	struct session *session = session_of(op->fs);
 
 	if (inode_pages_add(op->inode, op->offset, op->bytes) && inode_has_unseen_stores(op->inode))
 		session_changed(session, op->inode->ino);

@@ -246,7 +246,7 @@ static void ioctl_copy(struct op *op, fuse_req_t req, const struct fuse_file_inf
 	if (!error)
 		share_store_end(share, op->to);
 	if (n > 0)
-		session_changed(op->fs->session, op->to->ino);
+		session_changed(session_of(op->fs), op->to->ino);
 	if (n < 0) {
 		op_done(op, req, (int)n);
 	} else {

@@ -135,7 +135,7 @@ static void note_direct_io(const struct op *op, struct inode *inode)
 		return;
 	inode->uses.direct_io = true;
 	/* The kernel asks for st_blksize again. */
-	session_changed(op->fs->session, inode->ino);
+	session_changed(session_of(op->fs), inode->ino);
 }
 
 static int handle_count_locked(struct op *op, fuse_req_t req, struct inode *inode,
@@ -227,7 +227,7 @@ void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)
 		file_unpromise(inode->file);
 	if (last) {
 		host_out_update_accounting(op->fs, inode);
-		session_drop_pages(op->fs->session, inode);
+		session_drop_pages(session_of(op->fs), inode);
 	}
 	if (drop)
 		inode_drop_data(op->fs, inode);
@@ -251,7 +251,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *info)
 		return;
 	}
 	if (flags_write(flags) && inode_has_unseen_stores(op.inode))
-		session_changed(op.fs->session, ino);
+		session_changed(session_of(op.fs), ino);
 	op_end(&op, 0);
 	if (fuse_reply_open(req, info))
 		op_closed(&op, NULL, op.inode, flags);

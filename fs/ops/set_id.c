@@ -40,5 +40,5 @@ void op_drop_set_id(struct op *op, struct inode *inode, enum op_told told)
 
 	/* Otherwise the kernel would go on using the old mode, also to execute the file. */
 	if (drop && tree_drop_mode(op->fs, inode, drop))
-		session_changed(op->fs->session, inode->ino);
+		session_changed(session_of(op->fs), inode->ino);
 }

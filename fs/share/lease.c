@@ -262,7 +262,7 @@ static void lease_end(struct share *share, struct share_connection *connection,
 	/* Once removed from the list, the lease cannot be dropped any more. */
 	share_file_unlease(share, lease->inode, atomic_load(&lease->kind));
 	if (lease->unseen)
-		share->changed(share->fs->session, ino);
+		share->changed(share->fs->states[FS_SESSION], ino);
 	if (lease->file)
 		inode_put(share->fs, lease->file, 1);
 	pthread_mutex_lock(&share->lock);
@@ -334,7 +334,7 @@ static int lease_begin(struct share *share, const struct lease_params *params)
 static void lease_announce(struct share *share, const struct share_lease *lease, uint64_t allocated)
 {
 	if (!lease->private && (lease->unseen || file_allocated(lease->inode->file) != allocated))
-		share->changed(share->fs->session, lease->inode->ino);
+		share->changed(share->fs->states[FS_SESSION], lease->inode->ino);
 }
 
 /* The kernel's pages do not show what the holder of the lease may store from now on. */

@@ -254,7 +254,7 @@ void share_raise(struct share *share)
 		n = unseen_files(share, &numbers);
 	pthread_mutex_unlock(&share->lock);
 	while (n)
-		share->changed(share->fs->session, numbers[--n]);
+		share->changed(share->fs->states[FS_SESSION], numbers[--n]);
 }
 
 void share_close(struct share *share)

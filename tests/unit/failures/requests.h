@@ -13,6 +13,7 @@
 #include "tests/unit/unit.h"
 
 /* A file or directory that a request made or found, and its handle. */
+struct session;
 struct node {
 	uint64_t ino, handle;
 };
