@@ -8,6 +8,7 @@
 #include "backend/bar_cache.h"
 #include "backend/pool.h"
 #include "fs/core/fs.h"
+#include "fs/ledger/ledger.h"
 #include "fs/share/lease_list.h"
 #include "fs/tree/inode_table.h"
 #include "fs/volume/volume.h"
@@ -25,7 +26,7 @@ static bool mount_read(const struct fact_subject *subject, void *pointer)
 	stats_sum(&fs->stats, &numbers->totals);
 	numbers->started = (uint64_t)fs->started.tv_sec;
 	numbers->inodes = inode_table_count(fs->inodes);
-	numbers->metadata_bytes = (uint64_t)atomic_load(&fs->metadata_bytes);
+	numbers->metadata_bytes = (uint64_t)atomic_load(&ledger_of(fs)->metadata_bytes);
 	return true;
 }
 

@@ -16,6 +16,7 @@
 #include "fs/core/version.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/kinds.h"
+#include "fs/ledger/ledger.h"
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/trace/observe.h"
@@ -129,7 +130,7 @@ static int write_params(struct fs *fs, uid_t uid, FILE *out)
 	fprintf(out, "spool %s\n", spool_of(fs) ? options->spool : "none");
 	if (spool_of(fs))
 		fprintf(out, "restore %s\n", options->restore == RESTORE_NOW ? "now" : "lazy");
-	fprintf(out, "metadata %" PRId64 "\n", fs->metadata_max);
+	fprintf(out, "metadata %" PRId64 "\n", ledger_of(fs)->metadata_max);
 	fprintf(out, "user_metadata %" PRIu64 "\n", ledger_limit(fs, LEDGER_METADATA));
 	write_spill(fs, out);
 	write_capability(out, "parallel_writes", &fs->can.parallel_writes);

@@ -62,13 +62,11 @@ struct fs {
 	struct inode *root;
 	/* Shared: a thread walks the chain of parents; exclusive: a thread changes the chain. */
 	struct brlock topology;
-	/* The daemon's own memory for the tree (ledger/ledger.c). This counter and the next change
-	 * with every name that is created or removed, so no other member is in their cache line. */
-	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
-	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. */
-	_Atomic int64_t n_unlinked_open;
-	_Alignas(CACHELINE_ALIGN) int64_t metadata_max;
-	struct share *_Atomic share;	/* NULL: sharing has not started, or is impossible */
+	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. No
+	 * other member is in the cache line of this counter. */
+	_Alignas(CACHELINE_ALIGN) _Atomic int64_t n_unlinked_open;
+	_Alignas(CACHELINE_ALIGN) struct share
+	    *_Atomic share;		/* NULL: sharing has not started, or is impossible */
 	char *_Atomic not_shared;	/* why not, allocated; NULL: shared, or not yet */
 	atomic_bool socket_bound;	/* .gpumem/socket exists; set while share is still NULL */
 	const struct file_holds *holds; /* memory that files gave up: fs/holders/holds.h */

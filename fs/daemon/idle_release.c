@@ -12,6 +12,7 @@
 #include "fs/ahead/ahead.h"
 #include "fs/core/background.h"
 #include "fs/core/fs.h"
+#include "fs/ledger/ledger.h"
 #include "fs/tier/tier.h"
 #include "fs/volume/volume.h"
 
@@ -72,7 +73,7 @@ static bool volume_release_if_idle(struct volume *volume, uint64_t *allocations,
  * the last trim, and last what the last check found. */
 static void heap_trim_if_shrunk(struct fs *fs, int64_t *peak, int64_t *last)
 {
-	int64_t now = atomic_load(&fs->metadata_bytes);
+	int64_t now = atomic_load(&ledger_of(fs)->metadata_bytes);
 	bool quiet = now == *last;
 
 	*last = now;

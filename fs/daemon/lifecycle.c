@@ -215,10 +215,6 @@ static int settings_prepare(struct fs *fs)
 {
 	hash_seed_init();
 	clock_gettime(CLOCK_REALTIME, &fs->started);
-	uint64_t memory = machine_memory_allowed();
-
-	fs->metadata_max =
-	    (int64_t)amount_bytes(&fs->options.metadata, memory, memory / 100 * METADATA_PERCENT);
 	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
 	/* If files of an earlier daemon are to be restored, the mount must come up even if the
 	 * spool's directory cannot be used (see spool_open). */
@@ -283,6 +279,25 @@ static void inodes_close(struct fs *fs)
 	inode_table_free(fs->inodes);
 }
 
+static int ledger_part_open(struct fs *fs)
+{
+	uint64_t memory = machine_memory_allowed();
+	struct ledger *ledger;
+	int error = ledger_new(&ledger);
+
+	if (error)
+		return error;
+	ledger->metadata_max =
+	    (int64_t)amount_bytes(&fs->options.metadata, memory, memory / 100 * METADATA_PERCENT);
+	fs->states[FS_LEDGER] = ledger;
+	return 0;
+}
+
+static void ledger_part_close(struct fs *fs)
+{
+	ledger_free(ledger_of(fs));
+}
+
 /* Defines open and close of a part whose state is a single struct. */
 #define STATE_PART(type, slot)                                                                     \
 	static int type##_part_open(struct fs *fs)                                                 \
@@ -300,7 +315,6 @@ static void inodes_close(struct fs *fs)
 
 STATE_PART(access_log, FS_ACCESS_LOG)
 STATE_PART(trace, FS_TRACE)
-STATE_PART(ledger, FS_LEDGER)
 STATE_PART(lease_list, FS_LEASES)
 
 /* In the order in which parts are opened and started, and their facts shown. */

@@ -7,6 +7,7 @@
 #include "common/descriptors.h"
 #include "common/protocol.h"
 #include "fs/core/fs.h"
+#include "fs/ledger/ledger.h"
 
 /* A user may have one part in this many of the daemon's memory for metadata. */
 #define METADATA_USERS 16
@@ -105,7 +106,7 @@ static uint64_t spill_disk_limit(const struct fs *fs)
 
 static uint64_t metadata_limit(const struct fs *fs)
 {
-	uint64_t all = (uint64_t)fs->metadata_max;
+	uint64_t all = (uint64_t)ledger_of(fs)->metadata_max;
 
 	return amount_bytes(&fs->options.user_metadata, all, all / METADATA_USERS);
 }

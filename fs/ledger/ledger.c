@@ -26,7 +26,7 @@ struct account {
 
 int ledger_new(struct ledger **new_ledger)
 {
-	struct ledger *ledger = calloc(1, sizeof(*ledger));
+	struct ledger *ledger = cacheline_calloc(sizeof(*ledger));
 
 	if (!ledger)
 		return -ENOMEM;
@@ -213,18 +213,19 @@ static void refusal_log(const struct fs *fs, uid_t uid, enum ledger_kind kind, i
 
 static int64_t metadata_most(const struct fs *fs, uid_t uid)
 {
-	int64_t limit = fs->metadata_max;
+	int64_t limit = ledger_of(fs)->metadata_max;
 
 	return user_is_privileged(uid) ? limit : limit - limit / METADATA_FOR_ROOT;
 }
 
 static int metadata_raise(struct fs *fs, uid_t uid, uint64_t bytes)
 {
-	int64_t sum = atomic_fetch_add(&fs->metadata_bytes, (int64_t)bytes) + (int64_t)bytes;
+	int64_t sum =
+	    atomic_fetch_add(&ledger_of(fs)->metadata_bytes, (int64_t)bytes) + (int64_t)bytes;
 
 	if (sum <= metadata_most(fs, uid))
 		return 0;
-	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
+	atomic_fetch_sub(&ledger_of(fs)->metadata_bytes, (int64_t)bytes);
 	return -ENOSPC;
 }
 
@@ -258,7 +259,7 @@ int ledger_take(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amount
 	if (bytes)
 		count_subtract(fs, uid, LEDGER_METADATA, bytes);
 lower:
-	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
+	atomic_fetch_sub(&ledger_of(fs)->metadata_bytes, (int64_t)bytes);
 	return error;
 }
 
@@ -272,7 +273,7 @@ int ledger_restore(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amo
 	if (kind != LEDGER_METADATA)
 		error = count_add(fs, uid, kind, amount, CHARGE_ALWAYS);
 	if (!error)
-		atomic_fetch_add(&fs->metadata_bytes, (int64_t)bytes);
+		atomic_fetch_add(&ledger_of(fs)->metadata_bytes, (int64_t)bytes);
 	else if (bytes)
 		count_subtract(fs, uid, LEDGER_METADATA, bytes);
 	return error;
@@ -287,7 +288,7 @@ void ledger_give(struct fs *fs, uid_t uid, enum ledger_kind kind, uint64_t amoun
 	if (!bytes)
 		return;
 	count_subtract(fs, uid, LEDGER_METADATA, bytes);
-	atomic_fetch_sub(&fs->metadata_bytes, (int64_t)bytes);
+	atomic_fetch_sub(&ledger_of(fs)->metadata_bytes, (int64_t)bytes);
 }
 
 int ledger_take_all(struct fs *fs, uid_t uid, const struct ledger_charge *charges, unsigned count)
@@ -369,7 +370,7 @@ uint64_t ledger_room(struct fs *fs, uid_t uid, enum ledger_kind kind)
 
 	if (kind == LEDGER_METADATA)
 		of_all = difference((uint64_t)metadata_most(fs, uid),
-				    (uint64_t)atomic_load(&fs->metadata_bytes));
+				    (uint64_t)atomic_load(&ledger_of(fs)->metadata_bytes));
 	return of_all < room ? of_all : room;
 }
 

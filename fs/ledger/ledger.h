@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "common/brlock.h"
+#include "common/cacheline.h"
 #include "fs/core/fs.h"
 #include "fs/ledger/kinds.h"
 
@@ -26,6 +27,10 @@ struct ledger {
 	uint32_t n_accounts, sweep_at; /* accounts_lock */
 	/* Of kinds with a limit for all: sums of all users but root and the daemon's user. */
 	_Atomic uint64_t ordinary[LEDGER_KINDS];
+	int64_t metadata_max;
+	/* Of all users: the daemon's own memory for the tree. Changes with every name that is
+	 * created or removed, so no other member is in the cache line. */
+	_Alignas(CACHELINE_ALIGN) _Atomic int64_t metadata_bytes;
 };
 
 static inline FS_STATE(struct ledger, ledger_of, FS_LEDGER)

@@ -264,7 +264,7 @@ static int usage_sum(struct fs *fs, struct volume *volume, struct volume_usage *
 static void statfs_inodes(struct op *op, struct statvfs *st)
 {
 	uid_t uid = op_caller(op).uid;
-	uint64_t all = user_is_privileged(uid) ? (uint64_t)op->fs->metadata_max
+	uint64_t all = user_is_privileged(uid) ? (uint64_t)ledger_of(op->fs)->metadata_max
 					       : ledger_limit(op->fs, LEDGER_METADATA);
 
 	st->f_files = all / METADATA_INODE;

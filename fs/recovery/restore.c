@@ -11,6 +11,7 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "fs/core/worker.h"
+#include "fs/ledger/ledger.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode_table.h"
@@ -357,8 +358,8 @@ int fs_restore(struct fs *fs)
 	if (fd >= 0)
 		rc = journal_adopt(fdstore, fd, &fs->journal);
 	else
-		rc =
-		    journal_new(fdstore, (uint64_t)fs->metadata_max / METADATA_INODE, &fs->journal);
+		rc = journal_new(fdstore, (uint64_t)ledger_of(fs)->metadata_max / METADATA_INODE,
+				 &fs->journal);
 	if (rc < 0) {
 		if (fd >= 0)
 			close(fd);

@@ -17,6 +17,7 @@
 #include "common/hash.h"
 #include "fs/file/internal.h"
 #include "fs/journal/journal.h"
+#include "fs/ledger/ledger.h"
 #include "fs/recovery/checkpoint.h"
 #include "fs/recovery/restore.h"
 #include "fs/tree/inode_table.h"
@@ -345,7 +346,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 		}
 		inode_put(fs, inode, 1);
 	}
-	fprintf(out, "metadata %ld inodes %lu dying %ld\n", fs->metadata_bytes,
+	fprintf(out, "metadata %ld inodes %lu dying %ld\n", ledger_of(fs)->metadata_bytes,
 		inode_table_count(fs->inodes), fs->n_unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)

@@ -248,7 +248,7 @@ static inline void recount(struct fs *fs)
 	each_inode(fs, recount_inode, &sum);
 	each_held(fs, recount_held, &sum);
 	recount_users(fs, &sum);
-	ck_assert_int_eq(fs->metadata_bytes, sum.metadata);
+	ck_assert_int_eq(ledger_of(fs)->metadata_bytes, sum.metadata);
 	ck_assert_int_eq(fs->n_unlinked_open, sum.unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		ck_assert_int_eq(fs->volumes[i].files, sum.files[i]);

@@ -30,7 +30,7 @@ static void up(void)
 	fixture_up();
 	fixture.options.user_leases = 100;
 	ck_assert_int_eq(make_file(gpu(0), "f"), 0);
-	metadata = fixture.metadata_bytes;
+	metadata = ledger_of(&fixture)->metadata_bytes;
 }
 
 static uint64_t sum_of_ordinary_users(enum ledger_kind kind)
@@ -48,7 +48,7 @@ static uint64_t sum_of_ordinary_users(enum ledger_kind kind)
 
 static void down(void)
 {
-	ck_assert_int_eq(fixture.metadata_bytes, metadata);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, metadata);
 	for (unsigned i = 0; i < LEDGER_KINDS; i++) {
 		ck_assert_uint_eq(ledger_count(&fixture, A, i), 0);
 		ck_assert_uint_eq(ledger_count(&fixture, B, i), 0);
@@ -73,7 +73,7 @@ START_TEST(each_user_has_a_limit)
 	ck_assert_int_eq(ledger_check(&fixture, A, LEDGER_LEASES), -EMFILE);
 	ck_assert_int_eq(take(B, LEDGER_LEASES, 100), 0);
 	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_LEASES), 100);
-	ck_assert_int_eq(fixture.metadata_bytes, metadata + 200 * 512);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, metadata + 200 * 512);
 	ledger_give(&fixture, A, LEDGER_LEASES, 1);
 	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), 0);
 	ledger_give(&fixture, A, LEDGER_LEASES, 100);
@@ -99,7 +99,7 @@ START_TEST(several_kinds_are_charged_all_or_none)
 
 	ck_assert_int_eq(ledger_take_all(&fixture, A, charges, 2), -EMFILE);
 	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_TEXTS), 0);
-	ck_assert_int_eq(fixture.metadata_bytes, metadata);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, metadata);
 	charges[1].always = true;
 	ck_assert_int_eq(ledger_take_all(&fixture, A, charges, 2), 0);
 	ck_assert_uint_eq(ledger_count(&fixture, A, LEDGER_TEXTS), 3);
@@ -121,7 +121,7 @@ END_TEST
 
 START_TEST(root_is_bound_by_memory_alone)
 {
-	fixture.metadata_max = fixture.metadata_bytes + 1000 * 512;
+	ledger_of(&fixture)->metadata_max = ledger_of(&fixture)->metadata_bytes + 1000 * 512;
 	ck_assert_int_eq(take(0, LEDGER_LEASES, 1000), 0);
 	ck_assert_int_eq(take(0, LEDGER_LEASES, 1), -ENOSPC);
 	ck_assert_int_eq(take(A, LEDGER_LEASES, 1), -ENOSPC);
@@ -155,7 +155,7 @@ START_TEST(metadata_is_left_for_root)
 {
 	fixture.options.user_metadata =
 	    (struct amount){.given = true, .percent = true, .value = 100};
-	fixture.metadata_max = 1600000;
+	ledger_of(&fixture)->metadata_max = 1600000;
 	ck_assert_int_eq(take(A, LEDGER_METADATA, 1500000 - (uint64_t)metadata), 0);
 	ck_assert_int_eq(take(B, LEDGER_METADATA, 1), -ENOSPC);
 	ck_assert_int_eq(take(0, LEDGER_METADATA, 100000), 0);
@@ -173,7 +173,7 @@ static void check_room_for_root(enum ledger_kind kind, int refusal)
 	int error;
 
 	/* So that the limit in question is the first to be reached. */
-	fixture.metadata_max = INT64_MAX / 2;
+	ledger_of(&fixture)->metadata_max = INT64_MAX / 2;
 	while (!(error = take(uid, kind, one)))
 		uid++;
 	ck_assert_int_eq(error, refusal);
@@ -438,7 +438,7 @@ START_TEST(a_long_attribute_takes_no_memory)
 	ck_assert_uint_gt(length, XATTR_SIZE_MAX);
 	ck_assert_uint_lt(length, XATTR_SIZE_MAX + 256);
 	free(text);
-	metadata = fixture.metadata_bytes;
+	metadata = ledger_of(&fixture)->metadata_bytes;
 }
 END_TEST
 

@@ -42,7 +42,7 @@ static void *charge_and_give(void *of)
 START_TEST(no_user_passes_the_limit)
 {
 	pthread_t threads[THREADS];
-	int64_t metadata = fixture.metadata_bytes;
+	int64_t metadata = ledger_of(&fixture)->metadata_bytes;
 
 	fixture.options.user_leases = LIMIT;
 	/* One taken all the time, so that the account never goes. */
@@ -58,7 +58,7 @@ START_TEST(no_user_passes_the_limit)
 		ck_assert_uint_eq(ledger_count(&fixture, uid, LEDGER_LEASES), 0);
 		ck_assert_uint_eq(ledger_count(&fixture, uid, LEDGER_TEXTS), 0);
 	}
-	ck_assert_int_eq(fixture.metadata_bytes, metadata);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, metadata);
 	ck_assert_uint_lt(ledger_of(&fixture)->n_accounts, 200);
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fs/ledger/ledger.h"
 #include "fs/tree/depth.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
@@ -205,13 +206,13 @@ START_TEST(whiteouts)
 	expect_whiteout(other, "g");
 	ck_assert(S_ISREG(at(gpu(1), "g")->mode));
 
-	int64_t inodes = fixture.metadata_bytes;
+	int64_t inodes = ledger_of(&fixture)->metadata_bytes;
 
 	ck_assert_int_eq(rename_to(top, "none", top, "x", RENAME_WHITEOUT), -ENOENT);
 	ck_assert_int_eq(rename_to(top, "f", top, "other", RENAME_WHITEOUT | RENAME_NOREPLACE),
 			 -EEXIST);
 	ck_assert_int_eq(rename_to(top, "f", top, "f", RENAME_WHITEOUT), 0);
-	ck_assert_int_eq(fixture.metadata_bytes, inodes);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, inodes);
 
 	struct tally sum = {0};
 

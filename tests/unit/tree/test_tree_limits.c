@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "fs/ledger/ledger.h"
 #include "fs/tree/depth.h"
 #include "fs/tree/inode_table.h"
 #include "tests/unit/fs_fixture.h"
@@ -215,13 +216,13 @@ static void empty_of(struct inode *parent)
 /* Names take memory of the daemon, which must not end for lack of memory. */
 START_TEST(the_daemon_keeps_its_own_memory_bounded)
 {
-	int64_t before = fixture.metadata_bytes;
+	int64_t before = ledger_of(&fixture)->metadata_bytes;
 
-	ck_assert_int_gt(fixture.metadata_max, 100 << 20);
+	ck_assert_int_gt(ledger_of(&fixture)->metadata_max, 100 << 20);
 	fixture.options.user_metadata =
 	    (struct amount){.given = true, .percent = true, .value = 100};
 	ck_assert_int_eq(make_file(gpu(0), "first"), 0);
-	fixture.metadata_max = fixture.metadata_bytes + 100000;
+	ledger_of(&fixture)->metadata_max = ledger_of(&fixture)->metadata_bytes + 100000;
 	ck_assert_int_eq(make_many(gpu(1), make_file), -ENOSPC);
 	empty_of(gpu(1));
 	ck_assert_int_eq(make_many(gpu(1), make_dir), -ENOSPC);
@@ -230,7 +231,7 @@ START_TEST(the_daemon_keeps_its_own_memory_bounded)
 	empty_of(gpu(1));
 	ck_assert_int_eq(make_many(gpu(0), link_first), -ENOSPC);
 	empty_of(gpu(0));
-	ck_assert_int_eq(fixture.metadata_bytes, before);
+	ck_assert_int_eq(ledger_of(&fixture)->metadata_bytes, before);
 }
 END_TEST
 
