@@ -90,7 +90,7 @@ static void write_shares(const struct options *options, FILE *out)
 static void write_spill(struct fs *fs, FILE *out)
 {
 	const struct amount *most = &fs->options.user_spill;
-	uint64_t host = fs->spill_budget.size, disk = fs->disk_budget.size;
+	uint64_t host = fs->budgets[PLACE_HOST].size, disk = fs->budgets[PLACE_DISK].size;
 
 	write_places(out, "spill", host, disk);
 	write_shares(&fs->options, out);

@@ -23,12 +23,10 @@
 struct fdstore;
 struct fdstore_ops;
 struct file;
-struct file_holds;
 struct inode;
 struct inode_table;
 struct inode_hooks;
 struct journal;
-struct share;
 struct volume;
 
 /* FS_MOUNT_KEPT: an earlier daemon served this mount, and the kernel still has open files and
@@ -48,8 +46,8 @@ struct fs {
 	struct backend *backend;
 	struct volume *volumes; /* GPUs in order, host/ last */
 	unsigned n_volumes;
-	/* Of system memory and of the disk for files that left GPUs; shared by all volumes. */
-	struct pool_budget spill_budget, disk_budget;
+	struct pool_budget
+	    budgets[PLACES]; /* of the places for files that left GPUs, not of GPUs */
 	/* file_call.make_room for the files of this daemon: belongs to tiers. */
 	bool (*make_room)(void *inode_call, const struct volume *volume, enum memory_place place,
 			  enum place_short shortage, uint64_t bytes, const struct file *keep);
@@ -62,21 +60,12 @@ struct fs {
 	struct inode *root;
 	/* Shared: a thread walks the chain of parents; exclusive: a thread changes the chain. */
 	struct brlock topology;
-	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. No
-	 * other member is in the cache line of this counter. */
-	_Alignas(CACHELINE_ALIGN) _Atomic int64_t n_unlinked_open;
-	_Alignas(CACHELINE_ALIGN) struct share
-	    *_Atomic share;		/* NULL: sharing has not started, or is impossible */
-	char *_Atomic not_shared;	/* why not, allocated; NULL: shared, or not yet */
-	atomic_bool socket_bound;	/* .gpumem/socket exists; set while share is still NULL */
-	const struct file_holds *holds; /* memory that files gave up: fs/holders/holds.h */
 	struct stats stats;
 	atomic_uint observers; /* OBSERVE_* */
 	struct capabilities can;
 	struct fdstore *fdstore; /* the connection to the keeper; NULL: no keeper */
 	struct timespec started; /* CLOCK_REALTIME */
 	struct timeline timeline;
-	bool noatime;		/* the mount option */
 	void *states[FS_SLOTS]; /* of parts: each has its type in FS_STATE */
 	const struct inode_hooks *inode_hooks[INODE_HOOKS_MAX + 1]; /* of parts; NULL at the end */
 };
@@ -88,11 +77,6 @@ struct fs {
 	{                                                                                          \
 		return fs->states[slot];                                                           \
 	}
-
-static inline struct pool_budget *fs_place_budget(struct fs *fs, enum memory_place place)
-{
-	return place == PLACE_DISK ? &fs->disk_budget : &fs->spill_budget;
-}
 
 /* Opens backend and volumes and creates the tree: 0, or -errno after a line in the log. The fs owns
  * fs->options from then on. */

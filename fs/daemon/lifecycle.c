@@ -124,8 +124,7 @@ static int places_open(struct fs *fs, enum memory_place place)
 
 	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)
-			error =
-			    volume_open_place(&fs->volumes[i], place, fs_place_budget(fs, place));
+			error = volume_open_place(&fs->volumes[i], place, &fs->budgets[place]);
 	return error;
 }
 
@@ -135,7 +134,7 @@ static int spill_open_host(struct fs *fs)
 
 	if (!spill->given)
 		return 0;
-	fs->spill_budget.size = amount_bytes(spill, machine_memory(), 0);
+	fs->budgets[PLACE_HOST].size = amount_bytes(spill, machine_memory(), 0);
 	for (unsigned i = 0; i < fs->backend->n_devices; i++) {
 		if (fs->backend->devices[i]->host_memory)
 			continue;
@@ -163,7 +162,7 @@ static int spill_open_disk(struct fs *fs)
 		error = disk_dir_memory(fs->backend, &memory);
 	if (error)
 		return error;
-	fs->disk_budget.size = amount_bytes(spill, memory.total, 0);
+	fs->budgets[PLACE_DISK].size = amount_bytes(spill, memory.total, 0);
 	return places_open(fs, PLACE_DISK);
 }
 
@@ -215,7 +214,6 @@ static int settings_prepare(struct fs *fs)
 {
 	hash_seed_init();
 	clock_gettime(CLOCK_REALTIME, &fs->started);
-	fs->noatime = option_list_has(fs->options.mount_options, "noatime");
 	/* If files of an earlier daemon are to be restored, the mount must come up even if the
 	 * spool's directory cannot be used (see spool_open). */
 	return fs->fdstore_ops ? 0 : spool_check(&fs->options);
@@ -224,7 +222,6 @@ static int settings_prepare(struct fs *fs)
 static void counters_close(struct fs *fs)
 {
 	stats_free(&fs->stats);
-	free(atomic_load(&fs->not_shared));
 }
 
 static int tree_open(struct fs *fs)
@@ -368,7 +365,7 @@ static const struct fs_part parts[] = {
      .facts = compaction_facts},
     {.name = "idle release", .start = idle_release_open, .stop = idle_release_close},
     {.name = "GPU faults", .start = gpu_faults_start, .stop = gpu_faults_end},
-    {.name = "sharing", .facts = delegation_facts},
+    {.name = "sharing", .open = sharing_open, .close = sharing_close, .facts = delegation_facts},
     {.name = "turns", .start = turns_part_open, .stop = turns_part_close},
     {.name = NULL},
 };

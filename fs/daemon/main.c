@@ -40,7 +40,7 @@ static int version_show(void)
 	return 0;
 }
 
-/* Starts sharing. Threads serve requests already, and use fs->share from the moment that the
+/* Starts sharing. Threads serve requests already, and use share_of(fs) from the moment that the
  * pointer is set. */
 static void share_start(struct fs *fs, const struct session *session)
 {
@@ -50,7 +50,7 @@ static void share_start(struct fs *fs, const struct session *session)
 		unclaimed_leases_end(fs);
 		return;
 	}
-	atomic_store(&fs->share, share);
+	atomic_store(&sharing_of(fs)->share, share);
 	tier_ask_by(fs, share_want_memory, share);
 }
 
@@ -77,7 +77,7 @@ static void mount_report_ready(struct fs *fs, struct daemon *daemon)
 	fdstore_ready(fs->fdstore);
 	/* After this message the keeper starts no earlier program again. */
 	journal_raise(fs->journal);
-	share_raise(fs->share);
+	share_raise(share_of(fs));
 	notify_send(NOTIFY_READY);
 }
 
@@ -169,7 +169,7 @@ static int mount_run(struct fs *fs, struct daemon *daemon)
 	fdstore_end(fs->fdstore);
 	/* Close sharing first: leases hold files, and connections of the socket hold the mount. */
 	tier_ask_by(fs, NULL, NULL);
-	share_close(fs->share);
+	share_close(share_of(fs));
 	session_close(session);
 	fs_close(fs);
 	settings_close(fs);

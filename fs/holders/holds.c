@@ -431,7 +431,7 @@ int holds_open(struct fs *fs)
 					  .forget = holds_forget},
 				.epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
 	pthread_mutex_init(&holds->lock, NULL);
-	fs->holds = &holds->calls;
+	fs->states[FS_HOLDS] = holds;
 	int error = holds->epoll_fd < 0 ? -errno : held_store_open(fs->fdstore, &holds->store);
 
 	if (!error)
@@ -464,5 +464,5 @@ void holds_close(struct fs *fs)
 		close(holds->epoll_fd);
 	pthread_mutex_destroy(&holds->lock);
 	free(holds);
-	fs->holds = NULL;
+	fs->states[FS_HOLDS] = NULL;
 }

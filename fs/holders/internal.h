@@ -68,7 +68,7 @@ struct held_chunk {
 };
 
 struct holds {
-	struct file_holds calls; /* first: fs->holds */
+	struct file_holds calls; /* first: file_holds_of */
 	pthread_mutex_t lock;	 /* of all below */
 	struct held_store *store;
 	int epoll_fd; /* the pidfds */
@@ -83,13 +83,10 @@ struct holds {
 	_Atomic uint32_t n_files, n_shelved, n_taken;
 };
 
-static inline struct holds *holds_of(const struct fs *fs)
-{
-	return (struct holds *)(uintptr_t)fs->holds;
-}
+static inline FS_STATE(struct holds, holds_of, FS_HOLDS)
 
-/* held_chunk.c. Under the lock. */
-struct held_file *held_file_find(const struct holds *holds, uint64_t ino);
+    /* held_chunk.c. Under the lock. */
+    struct held_file *held_file_find(const struct holds *holds, uint64_t ino);
 struct held_file *held_file_find_or_new(struct holds *holds, uint64_t ino);
 /* Frees a file without receipts. */
 void held_file_free(struct holds *holds, struct held_file *file);

@@ -96,12 +96,12 @@ static uint64_t host_files_limit(const struct fs *fs)
 
 static uint64_t spill_host_limit(const struct fs *fs)
 {
-	return amount_bytes(&fs->options.user_spill, fs->spill_budget.size, 0);
+	return amount_bytes(&fs->options.user_spill, fs->budgets[PLACE_HOST].size, 0);
 }
 
 static uint64_t spill_disk_limit(const struct fs *fs)
 {
-	return amount_bytes(&fs->options.user_spill, fs->disk_budget.size, 0);
+	return amount_bytes(&fs->options.user_spill, fs->budgets[PLACE_DISK].size, 0);
 }
 
 static uint64_t metadata_limit(const struct fs *fs)

@@ -109,7 +109,7 @@ static void op_list(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 	dirbuf_fill(&op, &buf, (uint64_t)offset);
 	pthread_rwlock_unlock(&op.inode->dir->lock);
 	brlock_read_unlock(&op.fs->topology, token);
-	if (!op.fs->noatime)
+	if (!op.fs->options.noatime)
 		inode_touch_read(op.inode);
 	size_t used = (size_t)(buf.at - entries);
 

@@ -8,6 +8,7 @@
 #include "fs/share/share.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_hooks.h"
+#include "fs/tree/inode_table.h"
 
 static ssize_t io_once(struct inode *inode, const struct inode_io *io, struct inode_call *call)
 {
@@ -32,7 +33,8 @@ static bool io_may_pass(struct op *op, struct inode *inode, const struct inode_i
 			int *attempts)
 {
 	if (rc == -ENOSPC)
-		return atomic_load(&op->fs->n_unlinked_open) > 0 && op_wait_release(attempts);
+		return atomic_load(&op->fs->inodes->n_unlinked_open) > 0 &&
+		       op_wait_release(attempts);
 	return rc == -EBUSY && (io->kind == INODE_ALLOCATE || io->kind == INODE_TRUNCATE) &&
 	       share_drop_expired(op->fs, inode);
 }

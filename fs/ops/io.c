@@ -64,7 +64,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t bytes, off_t offset,
 		op_done(&op, req, (int)n);
 		return;
 	}
-	if (!op.fs->noatime && !(info->flags & O_NOATIME))
+	if (!op.fs->options.noatime && !(info->flags & O_NOATIME))
 		inode_touch_read(op.inode);
 	stats_add(&op_volume(&op, op.inode)->read_bytes, (uint64_t)n);
 	if (block)
@@ -186,7 +186,7 @@ ssize_t op_copy_bytes(struct op *op, uint64_t from, uint64_t to, uint64_t bytes)
 
 	if (n < 0)
 		return n;
-	if (!op->fs->noatime)
+	if (!op->fs->options.noatime)
 		inode_touch_read(op->inode);
 	op_count_busy(op, op->inode, (uint64_t)n);
 	return n;

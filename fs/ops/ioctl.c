@@ -25,7 +25,7 @@ static enum gpumem_access handle_access(const struct fuse_file_info *info)
 
 static int share_check(const struct op *op, struct share **share)
 {
-	*share = atomic_load(&op->fs->share);
+	*share = share_of(op->fs);
 	/* GPUMEM_IOC_SOCKET returns the reason. */
 	if (!*share)
 		return -EPROTONOSUPPORT;

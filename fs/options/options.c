@@ -405,6 +405,7 @@ static int options_read(int argc, char **argv, struct arguments *arguments, stru
 		options->allow_other = geteuid() == 0;
 	if (options->debug)
 		options->log_level = LOG_LEVEL_DEBUG;
+	options->noatime = option_list_has(options->mount_options, "noatime");
 	recovery_decide(options);
 	if (options->standby == STANDBY_ON && options->recovery == RECOVERY_OFF) {
 		log_error("standby=on: needs recovery=transparent or recovery=remount%s%s",

@@ -96,6 +96,7 @@ struct options {
 	enum log_level log_level;
 	/* Generic options for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
 	char *mount_options;
+	bool noatime; /* in mount_options */
 };
 
 /* 0, or -EINVAL after one line on stderr with the bad option or argument. */

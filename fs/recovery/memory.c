@@ -154,7 +154,7 @@ static int pool_find(struct restore *restore, struct volume *volume, enum memory
 	if (place >= PLACES)
 		return -EUCLEAN;
 	if (!volume_pool(volume, place))
-		rc = volume_open_place(volume, place, fs_place_budget(restore->fs, place));
+		rc = volume_open_place(volume, place, &restore->fs->budgets[place]);
 	*pool = volume_pool(volume, place);
 	return rc;
 }
@@ -384,7 +384,7 @@ static bool chunk_is_used(void *restore, uint64_t chunk)
 
 int restore_given_up(struct restore *restore)
 {
-	return restore->fs->holds ? holds_restore(restore->fs, chunk_is_used, restore) : 0;
+	return file_holds_of(restore->fs) ? holds_restore(restore->fs, chunk_is_used, restore) : 0;
 }
 
 struct unclaimed {

@@ -167,7 +167,7 @@ void delegations_drop(struct share *share, uint64_t ino)
 
 bool share_stores(struct fs *fs, const struct inode *inode)
 {
-	struct share *share = atomic_load(&fs->share);
+	struct share *share = share_of(fs);
 
 	if (!share)
 		return false;
@@ -279,7 +279,7 @@ void delegation_answered(struct share *share, uint32_t number)
 
 static bool counters_read(const struct fact_subject *subject, void *numbers)
 {
-	struct share *share = atomic_load(&subject->fs->share);
+	struct share *share = share_of(subject->fs);
 
 	if (!share)
 		return false;

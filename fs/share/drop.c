@@ -38,7 +38,7 @@ uint64_t share_drop(struct share *share, struct inode *inode, int64_t cutoff)
 
 bool share_drop_expired(struct fs *fs, struct inode *inode)
 {
-	struct share *share = atomic_load(&fs->share);
+	struct share *share = share_of(fs);
 
 	return share && fs->options.lease_timeout &&
 	       share_drop(share, inode, clock_ns() - fs->options.lease_timeout * CLOCK_SECOND + 1) >

@@ -109,7 +109,7 @@ static void event_handle(struct share *share, const struct epoll_event *event)
 		connection_accept(share);
 	else if (event->data.ptr == &share->mounts)
 		mount_check(share);
-	else if (event->data.ptr == &share->fs->holds)
+	else if (event->data.ptr == share->fs)
 		holds_collect(share->fs);
 	else if (event->data.ptr != &share->stop_fd &&
 		 share_connection_acquire(share, event->data.ptr))
@@ -177,7 +177,7 @@ static int share_start(struct share *share)
 	if (!error)
 		error = epoll_watch(share, share->listen_fd, EPOLLIN, &share->listen_fd);
 	if (!error)
-		error = epoll_watch(share, holds_fd(share->fs), EPOLLIN, &share->fs->holds);
+		error = epoll_watch(share, holds_fd(share->fs), EPOLLIN, share->fs);
 	if (!error && share->mounts)
 		error = epoll_watch(share, fileno(share->mounts), EPOLLPRI, &share->mounts);
 	if (!error)

@@ -7,19 +7,37 @@
 #ifndef FS_SHARE_SHARE_H
 #define FS_SHARE_SHARE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "common/protocol.h"
 #include "fs/core/fact.h"
+#include "fs/core/fs.h"
 #include "fs/file/file.h"
 
-struct fs;
 struct inode;
 struct session;
 struct share;
 struct volume;
+
+/* Whether the files of the mount are shared. */
+struct sharing {
+	struct share *_Atomic share; /* NULL: sharing has not started, or is impossible */
+	char *_Atomic refusal;	     /* why it is impossible, allocated; or NULL */
+	atomic_bool socket_bound;    /* .gpumem/socket exists; set while share is still NULL */
+};
+
+static inline FS_STATE(struct sharing, sharing_of, FS_SHARING)
+
+    static inline struct share *share_of(const struct fs *fs)
+{
+	return atomic_load(&sharing_of(fs)->share);
+}
+
+int sharing_open(struct fs *fs); /* 0 or -ENOMEM */
+void sharing_close(struct fs *fs);
 
 /* Binds .gpumem/socket on the mount, which must be answering, and starts the share thread: 0, or
  * -errno after a line in the log; the mount works without sharing. device is the mount's device

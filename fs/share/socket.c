@@ -108,6 +108,20 @@ static int socket_open(struct share *share, const char *mountpoint)
 	return error ? error : socket_hold(share, FDSTORE_SHARE_DIR, share->tree_fd);
 }
 
+int sharing_open(struct fs *fs)
+{
+	fs->states[FS_SHARING] = calloc(1, sizeof(struct sharing));
+	return fs->states[FS_SHARING] ? 0 : -ENOMEM;
+}
+
+void sharing_close(struct fs *fs)
+{
+	struct sharing *sharing = sharing_of(fs);
+
+	free(atomic_load(&sharing->refusal));
+	free(sharing);
+}
+
 int share_socket_open(struct share *share, const char *mountpoint)
 {
 	int error = socket_open(share, mountpoint);
@@ -120,7 +134,7 @@ int share_socket_open(struct share *share, const char *mountpoint)
 	if (statx(share->tree_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
 	share->device = makedev(st.stx_dev_major, st.stx_dev_minor);
-	atomic_store(&share->fs->socket_bound, true);
+	atomic_store(&sharing_of(share->fs)->socket_bound, true);
 	share->mounts = fopen("/proc/self/mountinfo", "re");
 	return share->mounts ? 0 : -errno;
 }
@@ -161,12 +175,12 @@ int share_socket_admit(const struct share *share, int fd)
 
 bool share_is_bound(const struct fs *fs)
 {
-	return atomic_load(&fs->socket_bound);
+	return atomic_load(&sharing_of(fs)->socket_bound);
 }
 
 bool share_name_bind(struct fs *fs, pid_t pid)
 {
-	return binder_is(pid) && !atomic_exchange(&fs->socket_bound, true);
+	return binder_is(pid) && !atomic_exchange(&sharing_of(fs)->socket_bound, true);
 }
 
 bool share_socket_mounted(const struct share *share)
@@ -181,7 +195,7 @@ void share_log_refusal(const struct share *share, int error)
 	const char *reason = *share->reason ? share->reason : strerror(-error);
 
 	log_warn("%s: files cannot be shared by path: %s", fs->options.mountpoint, reason);
-	atomic_store(&fs->not_shared, strdup(reason));
+	atomic_store(&sharing_of(fs)->refusal, strdup(reason));
 }
 
 /* The directory's path, even if the directory was renamed. */
@@ -198,8 +212,8 @@ static void where_directory(const struct share *share, struct gpumem_socket *loc
 
 void share_where(struct fs *fs, struct gpumem_socket *location)
 {
-	const struct share *share = atomic_load(&fs->share);
-	const char *reason = atomic_load(&fs->not_shared);
+	const struct share *share = share_of(fs);
+	const char *reason = atomic_load(&sharing_of(fs)->refusal);
 
 	*location = (struct gpumem_socket){.where = share || reason ? GPUMEM_SOCKET_NOWHERE
 								    : GPUMEM_SOCKET_NOT_YET};

@@ -40,9 +40,9 @@ void exchange_open(struct fs *fs)
 
 		if (!volume_is_tiered(volume))
 			continue;
-		budget_set_spare(&fs->spill_budget, spare_wanted(volume));
-		budget_set_spare(&fs->disk_budget, spare_wanted(volume));
-		pool_set_lenders(volume->pool, &fs->spill_budget, &fs->disk_budget);
+		budget_set_spare(&fs->budgets[PLACE_HOST], spare_wanted(volume));
+		budget_set_spare(&fs->budgets[PLACE_DISK], spare_wanted(volume));
+		pool_set_lenders(volume->pool, &fs->budgets[PLACE_HOST], &fs->budgets[PLACE_DISK]);
 	}
 }
 
@@ -89,7 +89,7 @@ static bool exchange_chunk(struct tiers *tiers, const struct eviction *eviction)
 {
 	const struct volume *volume = eviction->volume;
 	enum memory_place place = volume_place_below(volume, PLACE_GPU);
-	const struct pool_budget *budget = fs_place_budget(eviction->fs, place);
+	const struct pool_budget *budget = &eviction->fs->budgets[place];
 	uint64_t in_use = volume->max_chunk + 2 * volume->spill_chunk;
 
 	return budget_overdraft(budget) + in_use < budget->spare &&

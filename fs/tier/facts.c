@@ -28,7 +28,7 @@ struct spill_usage {
 
 static bool spill_read(const struct fact_subject *subject, void *numbers)
 {
-	struct pool_budget *budget = fs_place_budget(subject->fs, subject->place);
+	struct pool_budget *budget = &subject->fs->budgets[subject->place];
 
 	*(struct spill_usage *)numbers = (struct spill_usage){
 	    .size = budget->size, .spare = budget->spare, .held = atomic_load(&budget->held)};

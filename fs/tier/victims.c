@@ -143,7 +143,7 @@ static uint64_t shared_bytes(struct fs *fs, const struct volume *volume, enum me
 	uint64_t available;
 
 	if (place != PLACE_GPU)
-		return fs_place_budget(fs, place)->size - fs_place_budget(fs, place)->spare;
+		return fs->budgets[place].size - fs->budgets[place].spare;
 	if (pool_available(volume->pool, &available) < 0)
 		return volume->device->total;
 	return pool_usage(volume->pool).span_bytes + available;

@@ -322,7 +322,7 @@ static void inode_count_unlinked_open(struct fs *fs, struct inode *inode, bool u
 	if (inode->uses.unlinked_open == unlinked_open)
 		return;
 	inode->uses.unlinked_open = unlinked_open;
-	atomic_fetch_add(&fs->n_unlinked_open, unlinked_open ? 1 : -1);
+	atomic_fetch_add(&fs->inodes->n_unlinked_open, unlinked_open ? 1 : -1);
 }
 
 /* Frees the inode. Returns how many references the inode held to *ancestor, a directory; the caller
@@ -377,7 +377,7 @@ void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode
 		     .count_object = quota_object,
 		     .find_limits = quota_limits,
 		     .make_room = fs->make_room,
-		     .holds = fs->holds,
+		     .holds = file_holds_of(fs),
 		     .quota_owner = call,
 		     .journal = fs->journal,
 		     .ino = inode->ino},

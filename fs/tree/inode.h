@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "fs/core/fs.h"
 #include "fs/file/file.h"
 #include "fs/journal/persistent_fields.h"
 
@@ -42,7 +43,7 @@ struct inode_uses {
 	uint32_t opens, writers;	    /* open handles, and open handles for writing */
 	uint32_t leases : INODE_LEASE_BITS; /* inode_lease.h */
 	bool data_freed : 1;		    /* data freed after the last name went */
-	bool unlinked_open : 1;		    /* counted in fs->n_unlinked_open */
+	bool unlinked_open : 1;		    /* counted in fs->inodes->n_unlinked_open */
 	bool keep_data : 1;		    /* see inode_may_drop */
 	bool direct_io : 1;		    /* has been opened with O_DIRECT */
 };
@@ -155,8 +156,11 @@ struct inode_call {
 	bool unasked;		 /* the daemon moves the file, and no user of it asked */
 	uint64_t evictions_seen; /* fs/tier: the number of evictions when room was last made */
 };
-void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
-		     struct copier *copier);
+/* What holders of memory need to know of files: NULL without fs/holders. */
+static inline FS_STATE(const struct file_holds, file_holds_of, FS_HOLDS)
+
+    void inode_call_init(struct inode_call *call, struct fs *fs, struct inode *inode,
+			 struct copier *copier);
 
 /* The kernel's lookups. inode_looked_up: adds a lookup, for which the caller has a reference
  * already. inode_forget: drops n lookups. */

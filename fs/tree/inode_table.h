@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "common/cacheline.h"
 #include "fs/core/limits.h"
 #include "fs/tree/inode.h"
 
@@ -36,6 +37,9 @@ struct inode_table {
 	/* INODE_PAGES pointers; the kernel backs used pages only. */
 	_Atomic(struct inode_slot *) *pages;
 	_Atomic unsigned threads;
+	/* Unlinked files whose memory is not freed yet; ops/inode_io.c waits for such memory. No
+	 * other member is in the cache line of this counter. */
+	_Alignas(CACHELINE_ALIGN) _Atomic int64_t n_unlinked_open;
 	struct inode_shard shards[INODE_SHARDS];
 };
 

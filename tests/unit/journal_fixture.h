@@ -194,10 +194,10 @@ static inline void held_freeze(struct held *held, enum freeze what, struct held 
 static inline void daemon_disk(struct fs *fs, uint64_t bytes)
 {
 	ck_assert_int_eq(disk_dir_open(fs->backend, "/tmp"), 0);
-	fs->disk_budget.size = bytes;
+	fs->budgets[PLACE_DISK].size = bytes;
 	for (unsigned i = 0; i < fs->backend->n_devices; i++)
-		ck_assert_int_eq(volume_open_place(&fs->volumes[i], PLACE_DISK, &fs->disk_budget),
-				 0);
+		ck_assert_int_eq(
+		    volume_open_place(&fs->volumes[i], PLACE_DISK, &fs->budgets[PLACE_DISK]), 0);
 }
 
 /* Starts a daemon with the held descriptors. */
@@ -347,7 +347,7 @@ static inline char *describe(struct fs *fs, enum describe how)
 		inode_put(fs, inode, 1);
 	}
 	fprintf(out, "metadata %ld inodes %lu dying %ld\n", ledger_of(fs)->metadata_bytes,
-		inode_table_count(fs->inodes), fs->n_unlinked_open);
+		inode_table_count(fs->inodes), fs->inodes->n_unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++)
 		if (fs->volumes[i].pool)
 			fprintf(out, "gpu%u %lu\n", i, pool_usage(fs->volumes[i].pool).span_bytes);

@@ -209,7 +209,7 @@ static inline void recount_budget(struct fs *fs, enum memory_place place)
 
 		held += pool ? pool_usage(pool).chunk_bytes : 0;
 	}
-	ck_assert_uint_eq(fs_place_budget(fs, place)->held, held);
+	ck_assert_uint_eq(fs->budgets[place].held, held);
 }
 
 /* Leases, connections and texts, which no inode shows, cost metadata too. */
@@ -249,7 +249,7 @@ static inline void recount(struct fs *fs)
 	each_held(fs, recount_held, &sum);
 	recount_users(fs, &sum);
 	ck_assert_int_eq(ledger_of(fs)->metadata_bytes, sum.metadata);
-	ck_assert_int_eq(fs->n_unlinked_open, sum.unlinked_open);
+	ck_assert_int_eq(fs->inodes->n_unlinked_open, sum.unlinked_open);
 	for (unsigned i = 0; i < fs->n_volumes; i++) {
 		ck_assert_int_eq(fs->volumes[i].files, sum.files[i]);
 		recount_pools(&fs->volumes[i], &sum);

@@ -65,9 +65,9 @@ static inline int places_open(struct fs *fs)
 {
 	int rc = disk_dir_open(fs->backend, "/tmp");
 
-	fs->disk_budget.size = 64 * MIB;
+	fs->budgets[PLACE_DISK].size = 64 * MIB;
 	for (unsigned i = 0; rc == 0 && i < fs->backend->n_devices; i++)
-		rc = volume_open_place(&fs->volumes[i], PLACE_DISK, &fs->disk_budget);
+		rc = volume_open_place(&fs->volumes[i], PLACE_DISK, &fs->budgets[PLACE_DISK]);
 	return rc;
 }
 

@@ -18,7 +18,7 @@ static void attributes_changed(struct session *mount, uint64_t ino)
 	(void)mount, (void)ino;
 }
 
-static int sharing_open(void)
+static int share_begin(void)
 {
 	share = (struct share){.fs = &fixture, .epoll_fd = -1, .changed = attributes_changed};
 	share.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -176,7 +176,7 @@ static void leases(void)
 	struct node one = {0}, two = {0}, system = {0}, given = {0};
 
 	scenario_up(OPTIONS);
-	TRY(sharing_open());
+	TRY(share_begin());
 	filled(0, "one", &one);
 	filled(1, "two", &two);
 	filled(2, "system", &system);

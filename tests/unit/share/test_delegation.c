@@ -38,7 +38,8 @@ static void setup(void)
 	ck_assert_int_eq(turns_open(60, &turns), 0);
 	fs->states[FS_TURNS] = turns;
 	share.fs = fs;
-	atomic_store(&fs->share, &share);
+	ck_assert_int_eq(sharing_open(fs), 0);
+	atomic_store(&sharing_of(fs)->share, &share);
 	pthread_mutex_init(&share.lock, NULL);
 	pthread_cond_init(&share.delegations.answered, NULL);
 	listens(GPUMEM_LISTEN_RECALL);
@@ -53,6 +54,7 @@ static void teardown(void)
 	close(peer);
 	turns_stop(turns_of(fs));
 	turns_free(turns_of(fs));
+	sharing_close(fs);
 	free(inode);
 	free(fs);
 }

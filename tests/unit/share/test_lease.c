@@ -60,13 +60,13 @@ static void sharing_up(void)
 	connection = (struct share_connection){
 	    .fd = ends[0], .pid = getpid(), .uid = getuid(), .slot = PERSIST_NO_SLOT};
 	client = ends[1];
-	atomic_store(&fixture.share, &share);
+	atomic_store(&sharing_of(&fixture)->share, &share);
 }
 
 static void sharing_down(void)
 {
 	share_leases_end(&share, &connection);
-	atomic_store(&fixture.share, NULL);
+	atomic_store(&sharing_of(&fixture)->share, NULL);
 	close(client);
 	close(connection.fd);
 	pthread_mutex_destroy(&share.lock);

@@ -398,8 +398,8 @@ START_TEST(both_places_full)
 	}
 	ck_assert_int_lt(n, FILE_SIZE);
 	ck_assert(n == -ENOSPC || n > 0);
-	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), 120 * MIB);
-	ck_assert_uint_gt(atomic_load(&fixture.spill_budget.held), 100 * MIB);
+	ck_assert_uint_le(atomic_load(&fixture.budgets[PLACE_HOST].held), 120 * MIB);
+	ck_assert_uint_gt(atomic_load(&fixture.budgets[PLACE_HOST].held), 100 * MIB);
 	for (char name[2] = "a"; n && is_there(gpu(0), name) && at(gpu(0), name) != last;
 	     name[0]++) {
 		char *found = malloc(FILE_SIZE);
@@ -553,7 +553,7 @@ static void swap_all(unsigned n)
 				 0);
 		ck_assert_uint_eq(file_bytes_in(inode->file, PLACE_GPU), FILE_SIZE);
 		check_bytes(inode);
-		ck_assert_uint_le(pool_owed(pool), fixture.spill_budget.spare);
+		ck_assert_uint_le(pool_owed(pool), fixture.budgets[PLACE_HOST].spare);
 	}
 	for (unsigned i = 0; i < n - 1; i++)
 		check_bytes(numbered(i));
@@ -564,9 +564,9 @@ START_TEST(full_places_exchange)
 	unsigned n = fill_all(ALICE);
 	struct inode *inode;
 
-	ck_assert_uint_gt(fixture.spill_budget.spare, 0);
-	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held),
-			  fixture.spill_budget.size - fixture.spill_budget.spare);
+	ck_assert_uint_gt(fixture.budgets[PLACE_HOST].spare, 0);
+	ck_assert_uint_le(atomic_load(&fixture.budgets[PLACE_HOST].held),
+			  fixture.budgets[PLACE_HOST].size - fixture.budgets[PLACE_HOST].spare);
 	inode = numbered(0);
 	ck_assert_uint_gt(file_bytes_in(inode->file, PLACE_HOST), 0);
 	lease(inode);
@@ -577,7 +577,8 @@ START_TEST(full_places_exchange)
 	ck_assert_int_lt(fill(made(0, "more", ALICE)), FILE_SIZE);
 	ck_assert_int_eq(tree_unlink(&fixture, gpu(0), "more"), 0);
 	swap_all(n);
-	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), fixture.spill_budget.size);
+	ck_assert_uint_le(atomic_load(&fixture.budgets[PLACE_HOST].held),
+			  fixture.budgets[PLACE_HOST].size);
 	for (unsigned i = 0; i < n; i++) {
 		char name[16];
 
@@ -710,7 +711,7 @@ START_TEST(system_memory_is_full_too)
 	ck_assert_uint_eq(file_bytes_in(last->file, PLACE_GPU), FILE_SIZE);
 	ck_assert_uint_ge(atomic_load(&fixture.volumes[0].moved[PLACE_DISK]),
 			  file_bytes_in(a->file, PLACE_DISK));
-	ck_assert_uint_le(atomic_load(&fixture.spill_budget.held), 44 * MIB);
+	ck_assert_uint_le(atomic_load(&fixture.budgets[PLACE_HOST].held), 44 * MIB);
 
 	/* By hand: to the disk, to system memory, which is full, and back. */
 	copier = worker_copier(&fixture);

@@ -263,11 +263,11 @@ START_TEST(a_replaced_file_keeps_its_bytes_until_forgotten)
 	ck_assert_int_eq(write_to(old, "text", 4, 0), 4);
 	ck_assert_int_eq(rename_to(gpu(0), "new", gpu(0), "name", 0), 0);
 	ck_assert(!old->uses.data_freed);
-	ck_assert_int_eq(fixture.n_unlinked_open, 1);
+	ck_assert_int_eq(fixture.inodes->n_unlinked_open, 1);
 	ck_assert_int_eq(read_from(old, text, 4, 0), 4);
 	ck_assert_mem_eq(text, "text", 4);
 	inode_put(&fixture, old, 1);
-	ck_assert_int_eq(fixture.n_unlinked_open, 0);
+	ck_assert_int_eq(fixture.inodes->n_unlinked_open, 0);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[0].pool).span_bytes, 0);
 }
 END_TEST
