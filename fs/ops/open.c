@@ -195,7 +195,10 @@ int op_open_flags(struct op *op, fuse_req_t req, struct inode *inode, struct fus
 		return error;
 	info->fh = (flags_write(info->flags) ? OP_HANDLE_WRITES : 0) |
 		   (flags_read(info->flags) ? 0 : OP_HANDLE_NO_READS);
-	return handle_count(op, req, inode, info);
+	error = handle_count(op, req, inode, info);
+	if (!error)
+		inode_notify_opened(op->fs, inode);
+	return error;
 }
 
 void op_closed(struct op *op, fuse_req_t req, struct inode *inode, int flags)

@@ -136,7 +136,8 @@ static ssize_t xattr_stored_get(struct inode *inode, const char *name, char **va
 static ssize_t attribute_get(struct op *op, int id, char **value)
 {
 	size_t length = 0;
-	int error = id < 0 ? -ENODATA : inode_attr_get(op->inode, (enum attr_id)id, value, &length);
+	int error =
+	    id < 0 ? -ENODATA : inode_attr_get(op->fs, op->inode, (enum attr_id)id, value, &length);
 
 	if (error)
 		return error;

@@ -265,7 +265,7 @@ static int file_attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 	}
 }
 
-static int attribute_print(FILE *out, struct inode *inode, enum attr_id id)
+static int attribute_print(struct fs *fs, FILE *out, struct inode *inode, enum attr_id id)
 {
 	const struct volume *volume = inode->volume;
 	struct attr_values values = atomic_load(&inode->attrs);
@@ -274,19 +274,23 @@ static int attribute_print(FILE *out, struct inode *inode, enum attr_id id)
 		return fputs(attributes_text(id, &values), out) < 0 ? -ENOMEM : 0;
 	if (id == ATTR_DEVICE && volume)
 		return fputs(volume->device ? volume->device->uuid : "host", out) < 0 ? -ENOMEM : 0;
+	int error = -ENODATA;
+
 	if (S_ISDIR(inode->mode))
-		return dir_attribute_print(out, inode->dir, id);
-	return S_ISREG(inode->mode) ? file_attribute_print(out, inode, id) : -ENODATA;
+		error = dir_attribute_print(out, inode->dir, id);
+	else if (S_ISREG(inode->mode))
+		error = file_attribute_print(out, inode, id);
+	return error == -ENODATA ? inode_part_attribute(fs, inode, id, out) : error;
 }
 
-int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *length)
+int inode_attr_get(struct fs *fs, struct inode *inode, enum attr_id id, char **text, size_t *length)
 {
 	char *memory = NULL;
 	FILE *out = open_memstream(&memory, length);
 
 	if (!out)
 		return -ENOMEM;
-	int error = attribute_print(out, inode, id);
+	int error = attribute_print(fs, out, inode, id);
 
 	if (fclose(out) && !error)
 		error = -ENOMEM;

@@ -24,7 +24,8 @@ int inode_attr_set(struct fs *fs, struct copier *copier, struct inode *inode, en
 int inode_attr_remove(struct fs *fs, struct copier *copier, struct inode *inode, enum attr_id id,
 		      uid_t caller);
 /* The value as text, allocated; its length in *length. */
-int inode_attr_get(struct inode *inode, enum attr_id id, char **text, size_t *length);
+int inode_attr_get(struct fs *fs, struct inode *inode, enum attr_id id, char **text,
+		   size_t *length);
 /* Whether the attribute was set or inherited; only then listxattr shows the attribute. */
 bool inode_attr_listed(struct inode *inode, enum attr_id id);
 

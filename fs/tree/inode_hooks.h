@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "fs/core/fs.h"
 #include "fs/tree/inode.h"
@@ -30,6 +31,11 @@ struct inode_hooks {
 	 * a crash. The caller holds no lock of the tree. */
 	void (*replaced)(struct fs *fs, struct inode *inode, struct inode *replaced,
 			 struct inode *dir, const char *name);
+	/* A process has opened the file. Takes no lock. */
+	void (*opened)(struct inode *inode);
+	/* Writes the value of an attribute that the tree does not know: 0; -ENODATA: the part does
+	 * not know it either, or the inode has no value; -ENOMEM. */
+	int (*attribute)(struct inode *inode, enum attr_id id, FILE *out);
 	/* A lease or a mapping may have written any byte of the file without the daemon's
 	 * knowledge. Takes no lock. */
 	void (*unseen_stores)(struct inode *inode);
@@ -57,6 +63,24 @@ static inline void inode_notify_replaced(struct fs *fs, struct inode *inode, str
 {
 	INODE_HOOKS_EACH(fs, hooks, replaced)
 	(*hooks)->replaced(fs, inode, replaced, dir, name);
+}
+
+static inline void inode_notify_opened(struct fs *fs, struct inode *inode)
+{
+	INODE_HOOKS_EACH(fs, hooks, opened)
+	(*hooks)->opened(inode);
+}
+
+/* The value of an attribute of a part, as the hook `attribute`. */
+static inline int inode_part_attribute(struct fs *fs, struct inode *inode, enum attr_id id,
+				       FILE *out)
+{
+	int error = -ENODATA;
+
+	INODE_HOOKS_EACH(fs, hooks, attribute)
+	if (error == -ENODATA)
+		error = (*hooks)->attribute(inode, id, out);
+	return error;
 }
 
 static inline void inode_notify_unseen_stores(struct fs *fs, struct inode *inode)
