@@ -59,6 +59,7 @@
 	A(EXTENTS, "extents", READ_ONLY_LINES, "the layout")                                       \
 	A(MAPPED, "mapped", READ_ONLY, "bytes mapped through the BAR")                             \
 	A(LEASES, "leases", READ_ONLY, "how many leases share the memory")                         \
+	A(LAST_OPEN, "last_open", READ_ONLY, "when a process last opened the file")                \
 	A(RBYTES, "rbytes", READ_ONLY, "memory of everything below a directory")                   \
 	A(RFILES, "rfiles", READ_ONLY, "how many files are below a directory")
 

@@ -24,6 +24,7 @@
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
 #include "fs/journal/journal.h"
+#include "fs/last_open/last_open.h"
 #include "fs/ledger/ledger.h"
 #include "fs/ledger/machine.h"
 #include "fs/recovery/checkpoint.h"
@@ -365,6 +366,7 @@ static const struct fs_part parts[] = {
      .facts = compaction_facts},
     {.name = "idle release", .start = idle_release_open, .stop = idle_release_close},
     {.name = "GPU faults", .start = gpu_faults_start, .stop = gpu_faults_end},
+    {.name = "last open", .inode = &last_open_hooks},
     {.name = "sharing", .open = sharing_open, .close = sharing_close, .facts = delegation_facts},
     {.name = "turns", .start = turns_part_open, .stop = turns_part_close},
     {.name = NULL},

@@ -55,8 +55,9 @@ struct inode_unseen {
 	_Atomic uint8_t listing; /* enum host_listing, of host_out.h */
 };
 
-/* The indexes of inode->states: what a part keeps for an inode, freed by its hook freed. */
-enum inode_part { INODE_SPOOL, INODE_SLOTS };
+/* The indexes of inode->states: what a part keeps for an inode, freed by the hook
+ * freed of the part. */
+enum inode_part { INODE_LAST_OPEN, INODE_SPOOL, INODE_SLOTS };
 
 /* A million inodes may exist: keep the struct small. */
 struct inode {

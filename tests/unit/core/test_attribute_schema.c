@@ -29,6 +29,7 @@ static const struct {
     {ATTR_EXTENTS, "user.gpumem.extents"},
     {ATTR_MAPPED, "user.gpumem.mapped"},
     {ATTR_LEASES, "user.gpumem.leases"},
+    {ATTR_LAST_OPEN, "user.gpumem.last_open"},
     {ATTR_RBYTES, "user.gpumem.rbytes"},
     {ATTR_RFILES, "user.gpumem.rfiles"},
 };
