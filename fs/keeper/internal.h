@@ -69,8 +69,18 @@ struct keeper {
 
 #define KEEPER_NEVER INT64_MAX
 
+/* end.c */
+/* The record of FUSE's INIT message, or -1. */
+int keeper_init_record(const struct keeper *keeper);
 /* The mount's device number; 0: no daemon has mounted yet. */
 dev_t keeper_mount_device(const struct keeper *keeper);
+/* The keeper ends with this exit status once its events are handled. */
+void keeper_finish(struct keeper *keeper, int status);
+/* Closes all descriptors; the service manager may keep its copies. Also removes the sharing
+ * socket's file, as a daemon does at its end. */
+void keeper_close_held(struct keeper *keeper);
+/* Ends the mount without a daemon: unmounts, and closes all descriptors. */
+void keeper_end_alone(struct keeper *keeper, int status);
 
 /* child.c: starts a daemon from a program: 0 or -errno. */
 int child_start(struct keeper *keeper, struct child *child, int program);
@@ -84,8 +94,6 @@ void child_go(struct keeper *keeper, const struct child *child);
 
 /* keeper.c: keeper->next becomes the serving daemon. */
 void keeper_take_over(struct keeper *keeper);
-/* Ends the mount without a daemon: unmounts, and closes all descriptors. */
-void keeper_end_alone(struct keeper *keeper, int status);
 
 /* failures.c: decides when the next daemon is started, from the end of the last daemon. */
 void failure_schedule(struct keeper *keeper, const struct child *child, int status);
@@ -124,8 +132,10 @@ void keeper_replace(struct keeper *keeper, const char *uuid);
 /* Opens the address for upgrades anew if the mount has changed. */
 void upgrade_follow_mount(struct keeper *keeper);
 void upgrade_accept(struct keeper *keeper);
-/* Answers the process that asked for the upgrade under way, and closes its connection. Without an
- * upgrade has no effect. error: 0 or an errno. */
+
+/* upgrade_answer.c: answers a process that asked for an upgrade, and closes the connection. error:
+ * 0 or an errno. upgrade_tell: for the upgrade under way; without one has no effect. */
+void upgrade_answer(int connection, int error, const char *text);
 void upgrade_tell(struct keeper *keeper, int error, const char *text);
 
 #endif

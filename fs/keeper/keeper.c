@@ -58,16 +58,6 @@ static int signals_open(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int keeper_init_record(const struct keeper *keeper)
-{
-	return fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_INIT));
-}
-
-dev_t keeper_mount_device(const struct keeper *keeper)
-{
-	return fuse_init_device_of(keeper_init_record(keeper));
-}
-
 /* Lets a keeper restarted by systemd kill this daemon: daemon_kill_stored. */
 static void serving_store(const struct keeper *keeper)
 {
@@ -83,51 +73,6 @@ static bool is_mounted(const struct keeper *keeper)
 	    .fd = fd_table_get(&keeper->held, fdstore_id(FDSTORE_FUSE, FDSTORE_FUSE_DEVICE))};
 
 	return fuse.fd >= 0 && poll(&fuse, 1, 0) >= 0 && !(fuse.revents & (POLLERR | POLLHUP));
-}
-
-static void keeper_finish(struct keeper *keeper, int status)
-{
-	keeper->is_done = true;
-	keeper->status = status;
-	upgrade_tell(keeper, ECANCELED, "the mount has ended");
-}
-
-/* A duplicate of the sharing socket's directory, or -1: the socket is in the mount, or there is no
- * socket. */
-static int share_dir(const struct keeper *keeper, dev_t device)
-{
-	int dir = fd_table_get(&keeper->held, fdstore_id(FDSTORE_SOCKET, FDSTORE_SHARE_DIR));
-	struct statx st;
-
-	/* AT_STATX_DONT_SYNC: no request to the mount, which may have no daemon. */
-	if (dir < 0 || statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
-	    makedev(st.stx_dev_major, st.stx_dev_minor) == device)
-		return -1;
-	return fcntl(dir, F_DUPFD_CLOEXEC, 3);
-}
-
-/* Closes all descriptors; the service manager may keep its copies. Also removes the sharing
- * socket's file, as a daemon does at its end. */
-static void held_close(struct keeper *keeper)
-{
-	dev_t device = keeper_mount_device(keeper);
-	AUTO_CLOSE int dir = share_dir(keeper, device);
-
-	fd_table_close(&keeper->held);
-	if (dir >= 0)
-		runtime_socket_remove_dead(dir, GPUMEM_SOCKET_KIND, device);
-}
-
-void keeper_end_alone(struct keeper *keeper, int status)
-{
-	dev_t device = keeper_mount_device(keeper);
-
-	/* Unknown: no daemon has mounted, and a mount at that path is not the keeper's. */
-	if (device)
-		unmount_lazily(keeper->options->mountpoint, device);
-	store_remove_all(&keeper->held);
-	held_close(keeper);
-	keeper_finish(keeper, status);
 }
 
 static void log_daemon_end(const struct keeper *keeper, pid_t pid, int status)
@@ -400,7 +345,7 @@ static int keeper_serve(struct keeper *keeper)
 		store_remove(SERVING_ID);
 		store_remove_all(&keeper->held);
 	}
-	held_close(keeper);
+	keeper_close_held(keeper);
 	runtime_socket_close(&keeper->address);
 	return keeper->status;
 }

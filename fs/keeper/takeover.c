@@ -181,23 +181,6 @@ static bool upgrade_permitted(int connection)
 	return runtime_peer(connection, &peer) == 0 && (peer.uid == 0 || peer.uid == geteuid());
 }
 
-static void upgrade_answer(int connection, int error, const char *text)
-{
-	struct ipc_message message = ipc_message(IPC_LOGGED, 0);
-
-	message.value = (uint64_t)error;
-	snprintf(message.text, sizeof(message.text), "%s", text);
-	ipc_offer(connection, &message, -1);
-	close(connection);
-}
-
-void upgrade_tell(struct keeper *keeper, int error, const char *text)
-{
-	if (keeper->upgrade_fd >= 0)
-		upgrade_answer(keeper->upgrade_fd, error, text);
-	keeper->upgrade_fd = -1;
-}
-
 static void upgrade_begin(struct keeper *keeper, int connection, int program)
 {
 	int error;
