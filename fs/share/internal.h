@@ -210,7 +210,7 @@ bool share_socket_mounted(const struct share *share);
 /* Logs why files are not shared, and keeps the reason for programs that ask. */
 void share_log_refusal(const struct share *share, int error);
 
-/* lease.c. The access to a file's memory that a lease may have now. An fd of device memory can
+/* wire.c. The access to a file's memory that a lease may have now. An fd of device memory can
  * always be written to, so a reader gets the fd only if the file trusts readers. */
 enum file_share_access share_access(const struct inode *inode, enum gpumem_access access);
 /* 0, or an errno for the client as -errno. -EPIPE: the caller must end the connection. -EINPROGRESS

@@ -19,15 +19,6 @@
 /* How often a lease is tried on a file that moves between volumes meanwhile. */
 #define LEASE_TRIES 8
 
-enum file_share_access share_access(const struct inode *inode, enum gpumem_access access)
-{
-	struct attr_values attrs = atomic_load(&inode->attrs);
-
-	if (access == GPUMEM_ACCESS_WRITE)
-		return FILE_SHARE_WRITE;
-	return attrs.share == SHARE_TRUSTED ? FILE_SHARE_TRUSTED : FILE_SHARE_READ;
-}
-
 /* Under the share's lock. 0 or -ENOMEM. */
 static int lease_add(struct share_connection *connection, struct share_lease *lease)
 {

@@ -52,6 +52,8 @@ bool persist_raise(struct persist *persist);
 void persist_close(struct persist *persist);
 
 #define PERSIST_NO_SLOT SLOT_NONE
+/* The kernel allocates only the pages that were written. */
+#define PERSIST_CONNECTIONS (1U << 16)
 
 /* The slot of the copy, or PERSIST_NO_SLOT without room or without a keeper. */
 uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES]);
@@ -62,5 +64,12 @@ void persist_connection_remove(struct persist *persist, uint32_t slot);
 void persist_lease_remove(struct persist *persist, uint32_t slot);
 
 void persist_lease_set_kind(struct persist *persist, uint32_t slot, uint32_t kind);
+
+/* For the restore: slots of uint8_t[GPUMEM_KEY_BYTES], at most PERSIST_CONNECTIONS, whose state
+ * tells what the connection listens for; and slots of struct persist_lease. */
+struct slots *persist_connection_slots(struct persist *persist);
+struct slots *persist_lease_slots(struct persist *persist);
+/* When a lease began by clock_ns, of the start that a daemon of any version stored. */
+int64_t persist_since(int64_t start, int64_t now);
 
 #endif

@@ -20,6 +20,15 @@ _Static_assert(sizeof(struct gpumem_msg_extend) <= SHARE_REQUEST_MAX &&
 		   sizeof(struct gpumem_msg_noticed) <= SHARE_REQUEST_MAX,
 	       "SHARE_REQUEST_MAX holds every request");
 
+enum file_share_access share_access(const struct inode *inode, enum gpumem_access access)
+{
+	struct attr_values attrs = atomic_load(&inode->attrs);
+
+	if (access == GPUMEM_ACCESS_WRITE)
+		return FILE_SHARE_WRITE;
+	return attrs.share == SHARE_TRUSTED ? FILE_SHARE_TRUSTED : FILE_SHARE_READ;
+}
+
 static int parse_extend(const void *packet, size_t bytes, struct share_request *request)
 {
 	struct gpumem_msg_extend message;
