@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[STAT_OPS] = {
+static const char *const operation_names[STAT_OPS] = {
     [STAT_LOOKUP] = "lookup",
     [STAT_FORGET] = "forget",
     [STAT_BATCH_FORGET] = "batch_forget",
@@ -204,5 +204,5 @@ bool stats_error_is_ordinary(enum stat_op op, int error)
 
 const char *stats_op_name(enum stat_op op)
 {
-	return (unsigned)op < STAT_OPS ? names[op] : "unknown";
+	return (unsigned)op < STAT_OPS ? operation_names[op] : "unknown";
 }

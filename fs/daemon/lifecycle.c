@@ -316,7 +316,7 @@ STATE_PART(trace, FS_TRACE)
 STATE_PART(lease_list, FS_LEASES)
 
 /* In the order in which parts are opened and started, and their facts shown. */
-static const struct fs_part parts[] = {
+static const struct fs_part daemon_parts[] = {
     {.name = "settings",
      .open = settings_prepare,
      .close = counters_close,
@@ -372,27 +372,27 @@ static const struct fs_part parts[] = {
     {.name = NULL},
 };
 
-#define N_PARTS (sizeof(parts) / sizeof(parts[0]) - 1)
+#define N_PARTS (sizeof(daemon_parts) / sizeof(daemon_parts[0]) - 1)
 
 static void parts_stop(struct fs *fs, size_t n)
 {
 	while (n--)
-		if (parts[n].stop)
-			parts[n].stop(fs);
+		if (daemon_parts[n].stop)
+			daemon_parts[n].stop(fs);
 }
 
 static void parts_close(struct fs *fs, size_t n)
 {
 	while (n--)
-		if (parts[n].close)
-			parts[n].close(fs);
+		if (daemon_parts[n].close)
+			daemon_parts[n].close(fs);
 }
 
 static void inode_hooks_gather(struct fs *fs)
 {
 	unsigned n_hooks = 0;
 
-	for (const struct fs_part *part = parts; part->name; part++)
+	for (const struct fs_part *part = daemon_parts; part->name; part++)
 		if (part->inode) {
 			assert(n_hooks < INODE_HOOKS_MAX);
 			fs->inode_hooks[n_hooks++] = part->inode;
@@ -403,10 +403,10 @@ int fs_prepare(struct fs *fs)
 {
 	int error = 0;
 
-	fs->parts = parts;
+	fs->parts = daemon_parts;
 	inode_hooks_gather(fs);
 	for (size_t i = 0; i < N_PARTS && !error; i++) {
-		error = parts[i].open ? parts[i].open(fs) : 0;
+		error = daemon_parts[i].open ? daemon_parts[i].open(fs) : 0;
 		if (error)
 			parts_close(fs, i);
 	}
@@ -423,7 +423,7 @@ int fs_fill(struct fs *fs)
 	int error = 0;
 
 	for (size_t i = 0; i < N_PARTS && !error; i++) {
-		error = parts[i].start ? parts[i].start(fs) : 0;
+		error = daemon_parts[i].start ? daemon_parts[i].start(fs) : 0;
 		if (error) {
 			journal_leave(fs->journal);
 			parts_stop(fs, i);
