@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
-#include "backend/disk.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/mounts.h"
@@ -20,6 +19,7 @@
 #include "fs/core/worker.h"
 #include "fs/daemon/gpu_faults.h"
 #include "fs/daemon/idle_release.h"
+#include "fs/daemon/volumes.h"
 #include "fs/holders/holds.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
@@ -39,7 +39,6 @@
 #include "fs/tree/tree.h"
 #include "fs/turns/turns.h"
 
-#define HOST_PERCENT	 50
 #define METADATA_PERCENT 25
 
 /* Blocks of AHEAD_BLOCK_BYTES. A program that reads from front to back has three, so twice as many
@@ -49,44 +48,6 @@
 
 /* A thread of fs/turns ends after this time without a job: its copier takes GPU memory. */
 #define TURNS_IDLE_SECONDS 30
-
-static uint64_t host_bytes(const struct options *options)
-{
-	uint64_t all = machine_memory();
-
-	return amount_bytes(&options->host_size, all, all / 100 * HOST_PERCENT);
-}
-
-static int backend_part_open(struct fs *fs)
-{
-	const struct options *options = &fs->options;
-	struct restore_devices earlier = {0};
-	struct backend_config config = {
-	    .kind = options->backend,
-	    .gpus = options->gpus,
-	    .host_bytes = host_bytes(options),
-	    .host_gpus = options->host_gpus,
-	    .bar = options->bar,
-	};
-
-	/* The earlier daemon's files are on its GPUs, in their order, whatever GPUs are here now.
-	 */
-	if (fs->fdstore_ops)
-		fs_restore_devices(fs->fdstore_ops, &earlier);
-	if (*earlier.gpus) {
-		config.gpus = earlier.gpus;
-		config.recovers = true;
-	}
-	if (config.kind == BACKEND_AUTO && *earlier.backend)
-		config.kind = backend_kind_named(earlier.backend);
-
-	return backend_open(&config, &fs->backend);
-}
-
-static void backend_part_close(struct fs *fs)
-{
-	backend_close(fs->backend);
-}
 
 static int ahead_part_open(struct fs *fs)
 {
@@ -102,102 +63,6 @@ static int ahead_part_open(struct fs *fs)
 static void ahead_part_close(struct fs *fs)
 {
 	ahead_free(ahead_of(fs));
-}
-
-/* Adds the volume that was just opened to the count of open volumes. */
-static void volume_count(struct fs *fs)
-{
-	fs->volumes[fs->n_volumes].ahead = ahead_of(fs);
-	fs->volumes[fs->n_volumes].index = fs->n_volumes;
-	fs->n_volumes++;
-}
-
-static void volumes_close(struct fs *fs)
-{
-	while (fs->n_volumes)
-		volume_close(&fs->volumes[--fs->n_volumes]);
-	free(fs->volumes);
-}
-
-static int places_open(struct fs *fs, enum memory_place place)
-{
-	int error = 0;
-
-	for (unsigned i = 0; !error && i < fs->n_volumes; i++)
-		if (fs->volumes[i].pool)
-			error = volume_open_place(&fs->volumes[i], place, &fs->budgets[place]);
-	return error;
-}
-
-static int spill_open_host(struct fs *fs)
-{
-	const struct amount *spill = &fs->options.spill;
-
-	if (!spill->given)
-		return 0;
-	fs->budgets[PLACE_HOST].size = amount_bytes(spill, machine_memory(), 0);
-	for (unsigned i = 0; i < fs->backend->n_devices; i++) {
-		if (fs->backend->devices[i]->host_memory)
-			continue;
-		log_error("spill=: the driver of %s has no system memory for GPUs: needed is "
-			  "CUDA 12.2 or later, on Linux without WSL",
-			  fs->backend->devices[i]->label);
-		return -ENOTSUP;
-	}
-	return places_open(fs, PLACE_HOST);
-}
-
-/* The directory of the spool is on a disk, and no other user can use the directory. */
-static int spill_open_disk(struct fs *fs)
-{
-	const struct amount *spill = &fs->options.spill_disk;
-	struct device_memory memory;
-	int error;
-
-	if (!spill->given)
-		return 0;
-	error = spool_check(&fs->options);
-	if (!error)
-		error = disk_dir_open(fs->backend, fs->options.spool);
-	if (!error)
-		error = disk_dir_memory(fs->backend, &memory);
-	if (error)
-		return error;
-	fs->budgets[PLACE_DISK].size = amount_bytes(spill, memory.total, 0);
-	return places_open(fs, PLACE_DISK);
-}
-
-static int volumes_open(struct fs *fs)
-{
-	const struct options *options = &fs->options;
-	int error = 0;
-
-	fs->volumes = calloc(fs->backend->n_devices + 1, sizeof(*fs->volumes));
-	if (!fs->volumes)
-		return -ENOMEM;
-	for (unsigned i = 0; !error && i < fs->backend->n_devices; i++) {
-		struct device *device = fs->backend->devices[i];
-		struct pool_limits limits = {
-		    .size = amount_bytes(&options->size, device->total, UINT64_MAX),
-		    .reserve = amount_bytes(&options->reserve, device->total, 0),
-		};
-
-		error = volume_open_gpu(&fs->volumes[fs->n_volumes], device, &limits,
-					options->max_chunk);
-		if (!error)
-			volume_count(fs);
-	}
-	if (!error)
-		error = volume_open_host(&fs->volumes[fs->n_volumes], host_bytes(options));
-	if (!error) {
-		volume_count(fs);
-		error = spill_open_host(fs);
-	}
-	if (!error)
-		error = spill_open_disk(fs);
-	if (error)
-		volumes_close(fs);
-	return error;
 }
 
 static int topology_open(struct fs *fs)
