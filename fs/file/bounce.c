@@ -7,8 +7,7 @@
 
 #include "common/io.h"
 #include "fs/extents/extents_copy.h"
-#include "fs/file/device.h"
-#include "fs/file/host.h"
+#include "fs/file/internal.h"
 #include "fs/object/host_pin.h"
 
 #define STEP (4ULL << 20)

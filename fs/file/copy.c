@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 #include "fs/extents/extents_copy.h"
-#include "fs/file/device.h"
-#include "fs/file/host.h"
+#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/file/record.h"
 

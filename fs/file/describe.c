@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <linux/limits.h>
 
-#include "fs/file/host.h"
 #include "fs/file/internal.h"
 
 uint64_t file_data_bytes(struct file *file, uint64_t unit)

@@ -6,7 +6,7 @@
 #define FS_FILE_DEVICE_H
 
 #include "fs/extents/alloc_policy.h"
-#include "fs/file/internal.h"
+#include "fs/file/core/state.h"
 
 /* device_io.c. Shared. */
 /* ahead_file.copy. */

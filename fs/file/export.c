@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fs/file/device.h"
-#include "fs/file/host.h"
+#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"
@@ -246,29 +245,6 @@ int file_lease(struct file *file, const struct file_call *call, enum file_share_
 	}
 }
 
-void file_unlease(struct file *file, uint32_t leases)
-{
-	file_note_use(file, file_volume(file));
-	atomic_fetch_sub(&file->leases, leases);
-	atomic_fetch_sub(&file->held, leases);
-}
-
-void file_lease_loosen(struct file *file)
-{
-	/* Raise loose first: if both counts were 0 for a moment, a concurrent truncate would free
-	 * the memory. */
-	atomic_fetch_add(&file->loose, 1);
-	atomic_fetch_sub(&file->held, 1);
-}
-
-void file_lease_drop(struct file *file, enum file_lease_kind kind)
-{
-	if (kind == FILE_LEASE_HOLDS)
-		file_lease_loosen(file);
-	if (kind != FILE_LEASE_DROPPED)
-		atomic_fetch_sub(&file->leases, 1);
-}
-
 void file_lease_end(struct file *file, enum file_lease_kind kind)
 {
 	if (kind == FILE_LEASE_HOLDS) {
@@ -279,45 +255,10 @@ void file_lease_end(struct file *file, enum file_lease_kind kind)
 	file_old_memory_end(file);
 }
 
-uint32_t file_leases(const struct file *file)
-{
-	return atomic_load(&file->leases);
-}
-
 bool file_may_outgrow_quota(const struct file *file)
 {
 	return file_is_unbounded(file) &&
 	       (file_is_held(file) || (file_was_leased(file) && host_has_descriptors(file)));
-}
-
-bool file_is_held(const struct file *file)
-{
-	return atomic_load(&file->held) > 0;
-}
-
-bool file_was_leased(const struct file *file)
-{
-	return atomic_load_explicit(&file->leased, memory_order_relaxed) & FILE_LEASED;
-}
-
-void file_set_was_leased(struct file *file)
-{
-	atomic_store(&file->leased, FILE_LEASED | FILE_UNCLEAN);
-}
-
-void file_set_unclean(struct file *file)
-{
-	atomic_fetch_or(&file->leased, FILE_UNCLEAN);
-}
-
-bool file_is_unclean(const struct file *file)
-{
-	return atomic_load(&file->leased) & FILE_UNCLEAN;
-}
-
-bool file_is_loose(const struct file *file)
-{
-	return atomic_load(&file->loose) > 0;
 }
 
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fs/file/device.h"
-#include "fs/file/export.h"
-#include "fs/file/host.h"
+#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/journal/journal.h"
 #include "fs/object/host_pin.h"
@@ -102,86 +100,6 @@ void file_restore_free(struct file *file)
 	free(file_missing(file));
 	brlock_destroy(&file->layout_lock);
 	free(file);
-}
-
-struct volume *file_volume(const struct file *file)
-{
-	return atomic_load(&file->volume);
-}
-
-/* Gets a value from the object of a host/ file. False if a move has made the file a device file,
- * because the object may be empty by now. The fd stays open as long as the file exists. */
-static bool object_query(const struct file *file, uint64_t (*ask)(int fd), uint64_t *value)
-{
-	if (file_is_device(file))
-		return false;
-
-	int fd = atomic_load(&file->fd);
-
-	*value = fd < 0 ? 0 : ask(fd);
-	return !file_is_device(file);
-}
-
-uint64_t file_size(const struct file *file)
-{
-	uint64_t size;
-
-	return object_query(file, object_size, &size) ? size : atomic_load(&file->fields->size);
-}
-
-static uint64_t device_allocated(const struct file *file)
-{
-	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
-	uint64_t data_end = atomic_load(&file->fields->size),
-		 reserved = atomic_load(&file->fields->reserved);
-	uint64_t end = atomic_load(&file->tail_end);
-	uint64_t start = end - atomic_load(&file->tail_blocks) * POOL_BLOCK_MIN;
-	uint64_t allocated = atomic_load(&file->allocated);
-
-	data_end = align_up(data_end > reserved ? data_end : reserved, unit);
-	if (data_end < start)
-		data_end = start;
-
-	uint64_t ahead = end > data_end ? end - data_end : 0;
-
-	return allocated > ahead ? allocated - ahead : 0;
-}
-
-uint64_t file_allocated(struct file *file)
-{
-	uint64_t bytes;
-
-	return object_query(file, object_taken, &bytes) ? bytes : device_allocated(file);
-}
-
-void file_set_paged(struct file *file, bool paged)
-{
-	atomic_store(&file->fields->unpaged, !paged);
-}
-
-bool file_is_paged(const struct file *file)
-{
-	return !atomic_load(&file->fields->unpaged);
-}
-
-int64_t file_written(const struct file *file)
-{
-	uint64_t ns;
-
-	return object_query(file, object_mtime, &ns) ? (int64_t)ns : 0;
-}
-
-struct object_stat file_stat(const struct file *file)
-{
-	if (!file_is_device(file)) {
-		struct object_stat found = object_stat(atomic_load(&file->fd));
-
-		/* As in object_query: after a move the object may be empty. */
-		if (!file_is_device(file))
-			return found;
-	}
-	return (struct object_stat){.size = atomic_load(&file->fields->size),
-				    .allocated = device_allocated(file)};
 }
 
 ssize_t file_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
@@ -422,19 +340,6 @@ int file_promise(struct file *file, const struct file_call *call)
 	return bounded ? file_promise_bounded(file, call) : rc;
 }
 
-bool file_is_bounded(const struct file *file)
-{
-	return atomic_load(&file->bounded);
-}
-
-bool file_is_unbounded(const struct file *file)
-{
-	const struct volume *volume = file_volume(file);
-
-	return volume->system && atomic_load(&file->fd) >= 0 && !file_is_bounded(file) &&
-	       system_has_own_tmpfs(volume->system);
-}
-
 void file_update_accounting(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
@@ -444,24 +349,9 @@ void file_update_accounting(struct file *file, const struct file_call *call)
 	brlock_read_unlock(&file->layout_lock, token);
 }
 
-bool file_is_out(const struct file *file)
-{
-	return !file_is_device(file) && atomic_load(&file->fd) >= 0 &&
-	       atomic_load(&file->handed_out) &&
-	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
-}
-
 void file_unpromise(struct file *file)
 {
 	atomic_fetch_sub(&file->mapped, 1);
-}
-
-bool file_is_sparse(const struct file *file)
-{
-	uint64_t size, allocated;
-
-	return object_query(file, object_size, &size) &&
-	       object_query(file, object_taken, &allocated) && allocated < size;
 }
 
 void file_trim(struct file *file, const struct file_call *call)
@@ -480,25 +370,6 @@ void file_trim(struct file *file, const struct file_call *call)
 	if (file_is_device(file) && !file_is_held(file))
 		device_trim(file, call);
 	brlock_write_unlock(&file->layout_lock);
-}
-
-bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
-{
-	if (!file_is_device(file))
-		return host_file_next_run(file, offset, end, run);
-	if (offset >= end)
-		return false;
-
-	uint64_t covered = extents_covered(&file->extents, offset, end);
-	uint32_t index = extents_find(&file->extents, offset);
-
-	*run = (struct data_run){.from = offset, .to = covered, .data = covered > offset};
-	if (run->data)
-		return true;
-	run->to = end;
-	if (index < file->extents.count && file->extents.at[index].offset < end)
-		run->to = file->extents.at[index].offset;
-	return true;
 }
 
 void file_apply_mapping(struct file *file, const struct file_call *call)
@@ -522,9 +393,4 @@ int file_object(struct file *file, const struct file_call *call)
 	int rc = host_make_object(file, volume, call);
 
 	return rc < 0 ? rc : atomic_load(&file->fd);
-}
-
-_Atomic int32_t *file_backing_id(struct file *file)
-{
-	return &file->backing_id;
 }

@@ -65,16 +65,6 @@ int64_t host_seek(struct file *file, uint64_t offset, int whence)
 	return found < 0 ? -errno : found;
 }
 
-/* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
-bool host_has_no_holes(const struct file *file, const struct stat *st)
-{
-	uint64_t page = 1ULL << atomic_load(&file->object_shift);
-
-	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
-	       atomic_load(&file->fields->reserved) <= (uint64_t)st->st_size &&
-	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
-}
-
 bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
 {
 	int fd = atomic_load(&file->fd);

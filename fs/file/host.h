@@ -6,7 +6,7 @@
 #ifndef FS_FILE_HOST_H
 #define FS_FILE_HOST_H
 
-#include "fs/file/internal.h"
+#include "fs/file/core/state.h"
 
 /* Shared. */
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);

@@ -12,6 +12,16 @@
 
 #include "fs/file/host.h"
 
+/* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
+bool host_has_no_holes(const struct file *file, const struct stat *st)
+{
+	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+
+	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
+	       atomic_load(&file->fields->reserved) <= (uint64_t)st->st_size &&
+	       (uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size;
+}
+
 static bool host_is_promised(const struct file *file)
 {
 	return atomic_load(&file->leases) > 0 || atomic_load(&file->mapped) > 0;

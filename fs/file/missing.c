@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fs/file/internal.h"
+#include "fs/file/core/state.h"
 #include "fs/file/record.h"
 #include "fs/journal/journal.h"
 

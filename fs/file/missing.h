@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/file/file.h"
+#include "fs/file/core/call.h"
 #include "fs/journal/format.h"
 
 /* The extents that the journal has of the file; allocated. */

@@ -11,9 +11,7 @@
 
 #include "common/log.h"
 #include "fs/extents/extents_copy.h"
-#include "fs/file/device.h"
-#include "fs/file/export.h"
-#include "fs/file/host.h"
+#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/file/old_memory.h"
 #include "fs/file/record.h"

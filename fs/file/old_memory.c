@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "fs/file/export.h"
 
 struct old_memory {
 	struct old_memory *next;

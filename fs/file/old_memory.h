@@ -7,7 +7,7 @@
 #ifndef FS_FILE_OLD_MEMORY_H
 #define FS_FILE_OLD_MEMORY_H
 
-#include "fs/file/internal.h"
+#include "fs/file/core/state.h"
 
 /* layout_lock is held, exclusive. The file gives up its object in host/: returns whether the bytes
  * stay in the volume's account. */

@@ -4,27 +4,10 @@
  * the steps and what a crash leaves after each. */
 #include <errno.h>
 
-#include "common/clock.h"
 #include "fs/core/worker.h"
-#include "fs/file/device.h"
-#include "fs/file/export.h"
+#include "fs/file/internal.h"
 #include "fs/file/missing.h"
 #include "fs/file/record.h"
-
-uint32_t file_used_now(void)
-{
-	return (uint32_t)(clock_ns_of(CLOCK_MONOTONIC_COARSE) / (CLOCK_SECOND / FILE_USED_TICKS));
-}
-
-uint32_t file_used(const struct file *file)
-{
-	return atomic_load_explicit(&file->used, memory_order_relaxed);
-}
-
-enum file_away file_away(const struct file *file)
-{
-	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
-}
 
 /* A request that was interrupted ends after about so many bytes. */
 #define PIECE_BYTES (64ULL << 20)

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-
-#include "fs/file/internal.h"
+#include "fs/file/core/state.h"
 #include "fs/file/missing.h"
 #include "fs/file/record.h"
 

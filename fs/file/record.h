@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "fs/extents/extents.h"
-#include "fs/file/file.h"
+#include "fs/file/core/call.h"
 #include "fs/journal/journal.h"
 
 /* The file has the extents of added, besides its other memory. */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* The state of a file (struct file), for the sources of fs/file only. A million empty files may
+ * exist: keep the struct small. */
+#ifndef FS_FILE_CORE_STATE_H
+#define FS_FILE_CORE_STATE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/brlock.h"
+#include "fs/ahead/ahead.h"
+#include "fs/extents/extents.h"
+#include "fs/file/core/call.h"
+#include "fs/file/core/facts.h"
+#include "fs/file/core/leases.h"
+#include "fs/journal/persistent_fields.h"
+#include "fs/object/object.h"
+
+struct file_missing;
+
+/* Bits of file.leased. FILE_LEASED: processes may have received descriptors of the file's memory.
+ * FILE_UNCLEAN: not only processes of the owner whose leases ended by a release; also without
+ * FILE_LEASED, of memory that the file took from an earlier file of a former owner. */
+enum file_leased { FILE_LEASED = 1, FILE_UNCLEAN = 2 };
+
+struct file {
+	/* Shared: bytes move, the layout stays. Exclusive: the layout changes. file_size and
+	 * file_allocated read the atomic members without layout_lock and never wait: a caller may
+	 * hold a lock that a move of the file waits for. */
+	struct brlock layout_lock;
+	struct volume *_Atomic volume;
+	struct file_fields *fields; /* own_fields, or the journal's: file_set_fields */
+	union {
+		struct file_fields own_fields; /* without a journal */
+		struct {		       /* with a journal */
+			uint64_t object;       /* the journal's id of fd's object: file_object_id */
+			struct file_missing *_Atomic missing; /* missing.h: file_missing */
+		};
+	};
+	_Atomic uint64_t allocated; /* bytes of memory charged to quota_owner */
+	_Atomic uint64_t tail_end;  /* of the last extent */
+	struct extents extents;	    /* under layout_lock */
+	_Atomic int32_t backing_id;
+	/* export.h. leases and held are raised under layout_lock, exclusive. held: leases that keep
+	 * memory; loose: leases that keep no memory, and dropped leases. */
+	_Atomic uint32_t leases, held, loose;
+	_Atomic uint32_t mapped; /* handles that allow the kernel to map the file: file_promise */
+	_Atomic int fd;		 /* object of a host/ file, or -1; empty after a move to gpuN/ */
+	_Atomic uint32_t used;	 /* file_used */
+	_Atomic uint32_t tail_blocks; /* length of the last extent, in POOL_BLOCK_MIN */
+	_Atomic uint8_t tail_shift;   /* log2 of the unit of the last allocation */
+	_Atomic uint8_t object_shift; /* log2 of the largest pages of the object */
+	atomic_bool handed_out;	      /* programs may have the object */
+	_Atomic uint8_t leased;	      /* of enum file_leased */
+	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
+	_Atomic uint8_t away;	      /* enum file_away */
+	atomic_bool bounded;	      /* the object has a tmpfs of its own: host_charge.c */
+	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
+};
+
+/* Set together with fd: the journal's id of the object; 0: none. */
+static inline uint64_t file_object_id(const struct file *file)
+{
+	return file->fields == &file->own_fields ? 0 : file->object;
+}
+
+/* NULL: all memory was found. */
+static inline struct file_missing *file_missing(const struct file *file)
+{
+	return file->fields == &file->own_fields ? NULL : atomic_load(&file->missing);
+}
+
+static inline void file_set_object_id(struct file *file, uint64_t object)
+{
+	if (file->fields != &file->own_fields)
+		file->object = object;
+}
+
+/* Of a host/ file. */
+static inline enum system_tmpfs file_tmpfs(const struct file *file)
+{
+	return atomic_load(&file->bounded) ? SYSTEM_TMPFS_OWN : SYSTEM_TMPFS_SHARED;
+}
+
+static inline bool file_is_device(const struct file *file)
+{
+	return volume_is_device(atomic_load(&file->volume));
+}
+
+/* Whether the file may grow with zeroes where programs stored bytes behind the end, through
+ * mappings. Not while a process has the memory: the preload library stores bytes there, and then
+ * sets the size. layout_lock is held. */
+static inline bool file_zeroes_end(const struct file *file)
+{
+	return !atomic_load(&file->leases) && !atomic_load(&file->loose);
+}
+
+/* The clock is read, and the time stored when it differs, only if the time can matter. */
+static inline void file_note_use(struct file *file, struct volume *volume)
+{
+	if (!volume_is_tiered(volume))
+		return;
+	uint32_t now = file_used_now();
+
+	if (atomic_load_explicit(&file->used, memory_order_relaxed) == now)
+		return;
+	atomic_store_explicit(&file->used, now, memory_order_relaxed);
+	if (atomic_load_explicit(&file->away, memory_order_relaxed) == FILE_HERE)
+		return;
+	atomic_store(&file->away, FILE_AWAY_USED);
+	atomic_store(&volume->used_away, true);
+}
+
+/* Memory of the file is off the device, from now on if there was none before. */
+static inline void file_note_left(struct file *file)
+{
+	uint8_t expected = FILE_HERE;
+
+	atomic_compare_exchange_strong(&file->away, &expected, FILE_AWAY);
+}
+
+/* Call after bytes of the file have changed, under layout_lock. */
+static inline void file_drop_ahead(struct file *file)
+{
+	ahead_drop(atomic_load(&file->volume)->ahead, &file->ahead);
+}
+
+/* Takes layout_lock, exclusive. Until the lock is given up no copy out of the file is under way. */
+static inline void file_lock_layout(struct file *file)
+{
+	brlock_write_lock(&file->layout_lock);
+	file_drop_ahead(file);
+}
+
+#endif
