@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "fs/extents/extents_copy.h"
+#include "fs/file/core/missing.h"
+#include "fs/file/core/record.h"
 #include "fs/file/internal.h"
-#include "fs/file/missing.h"
-#include "fs/file/record.h"
 
 /* The most that a call moves if either file is in host/: takes about 25 ms. */
 #define HOST_STEP (256ULL << 20)

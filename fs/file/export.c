@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fs/file/core/missing.h"
+#include "fs/file/core/record.h"
+#include "fs/file/host/old_memory.h"
 #include "fs/file/internal.h"
-#include "fs/file/missing.h"
-#include "fs/file/old_memory.h"
-#include "fs/file/record.h"
 
 /* Replaces the small pieces of a granule by a chunk: other files' bytes share the memory around
  * small pieces, and must not be exported. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The common part of gpuN/ and host/ files: layout_lock, the limits of offsets, and the choice
- * between device.h and host.h. A move can change a file's volume whenever layout_lock is free, so
- * the choice is made under layout_lock. */
+ * between device/device.h and host/host.h. A move can change a file's volume whenever layout_lock
+ * is free, so the choice is made under layout_lock. */
 #include "fs/file/file.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fs/file/core/missing.h"
 #include "fs/file/internal.h"
-#include "fs/file/missing.h"
 #include "fs/journal/journal.h"
 #include "fs/object/host_pin.h"
 

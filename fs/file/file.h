@@ -84,7 +84,7 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit);
  * -ENOTSUP (the file is on a GPU by now): no mapping is allowed and the charge is unchanged. A
  * lease makes the same promise. */
 int file_promise(struct file *file, const struct file_call *call);
-/* Whether the file is in host/ and its object has a tmpfs of its own (host_charge.c). */
+/* Whether the file is in host/ and its object has a tmpfs of its own (host/charge.c). */
 bool file_is_bounded(const struct file *file);
 /* Whether the file is in host/ and its object could have a tmpfs of its own, but shares one. */
 bool file_is_unbounded(const struct file *file);

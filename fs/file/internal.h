@@ -5,10 +5,10 @@
 #define FS_FILE_INTERNAL_H
 
 #include "fs/file/core/state.h"
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
-#include "fs/file/host.h"
+#include "fs/file/host/host.h"
 
 /* place.c. Whether the extents are where the attribute resident wants them, or sharers keep them
  * where they are. layout_lock is held. */

@@ -11,10 +11,10 @@
 
 #include "common/log.h"
 #include "fs/extents/extents_copy.h"
+#include "fs/file/core/missing.h"
+#include "fs/file/core/record.h"
+#include "fs/file/host/old_memory.h"
 #include "fs/file/internal.h"
-#include "fs/file/missing.h"
-#include "fs/file/old_memory.h"
-#include "fs/file/record.h"
 #include "fs/object/host_pin.h"
 
 struct file_move {

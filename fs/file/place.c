@@ -5,9 +5,9 @@
 #include <errno.h>
 
 #include "fs/core/worker.h"
+#include "fs/file/core/missing.h"
+#include "fs/file/core/record.h"
 #include "fs/file/internal.h"
-#include "fs/file/missing.h"
-#include "fs/file/record.h"
 
 /* A request that was interrupted ends after about so many bytes. */
 #define PIECE_BYTES (64ULL << 20)

@@ -10,8 +10,8 @@
 
 #include "common/cleanup.h"
 #include "fs/extents/extents.h"
+#include "fs/file/core/record.h"
 #include "fs/file/export.h"
-#include "fs/file/record.h"
 #include "fs/holders/internal.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/inode_table.h"

@@ -26,7 +26,7 @@ struct file_fields {
 	/* The kernel has no pages of the file that a program may have changed. 0 also in a slot
 	 * that an older daemon filled, for which unclean had 32 bits. */
 	_Atomic uint16_t unpaged;
-	_Atomic uint32_t missing; /* the file's memory is lost for good: fs/file/missing.h */
+	_Atomic uint32_t missing; /* the file's memory is lost for good: fs/file/core/missing.h */
 };
 
 #endif

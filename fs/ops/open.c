@@ -5,8 +5,8 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "fs/file/core/missing.h"
 #include "fs/file/export.h"
-#include "fs/file/missing.h"
 #include "fs/fuse/session.h"
 #include "fs/holders/host_out.h"
 #include "fs/ops/ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Restores files whose memory is not found as files with missing memory (fs/file/missing.h); every
- * other file is restored in full. */
+/* Restores files whose memory is not found as files with missing memory (fs/file/core/missing.h);
+ * every other file is restored in full. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "fs/file/missing.h"
+#include "fs/file/core/missing.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/tree.h"
 

@@ -6,7 +6,7 @@
 
 #include "fs/core/mode.h"
 #include "fs/core/worker.h"
-#include "fs/file/record.h"
+#include "fs/file/core/record.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/inode.h"
 #include "fs/tree/xattr.h"

@@ -3,7 +3,7 @@
 /* Journal records of names and inodes: a function for each kind of change. The caller holds the
  * locks of the change, has made the change, and has not shown the change to other threads yet.
  * Without a journal the functions do nothing. Records of a file's memory are in
- * fs/file/record.h. */
+ * fs/file/core/record.h. */
 #ifndef FS_TREE_RECORD_H
 #define FS_TREE_RECORD_H
 

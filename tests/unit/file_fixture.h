@@ -12,7 +12,7 @@
 #include "backend/disk.h"
 #include "backend/providers.h"
 #include "fs/ahead/ahead.h"
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 #include "fs/file/file.h"
 #include "fs/volume/volume.h"
 #include "tests/unit/poison.h"

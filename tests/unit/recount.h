@@ -9,7 +9,7 @@
 
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
-#include "fs/file/host.h"
+#include "fs/file/host/host.h"
 #include "fs/file/internal.h"
 #include "fs/holders/internal.h"
 #include "fs/ledger/ledger.h"

@@ -55,7 +55,7 @@ struct file {
 	_Atomic uint8_t leased;	      /* of enum file_leased */
 	_Atomic uint8_t ahead;	      /* blocks in volume->ahead */
 	_Atomic uint8_t away;	      /* enum file_away */
-	atomic_bool bounded;	      /* the object has a tmpfs of its own: host_charge.c */
+	atomic_bool bounded;	      /* the object has a tmpfs of its own: host/charge.c */
 	bool corrupt; /* recovery: the journal's records of the memory are inconsistent */
 };
 

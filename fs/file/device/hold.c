@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Chunks that other processes may still have when a file gives the chunks up: the charges go on,
  * and the next file of the same user may get the memory. */
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 
 #include <errno.h>
 

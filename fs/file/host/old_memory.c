@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/old_memory.h"
+#include "fs/file/host/old_memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * that need the bytes of such a file are -EIO until the file is emptied or removed. The journal
  * keeps its records of the file, so that a later daemon may find the memory; but if the records
  * were inconsistent, the file never gets the memory back. */
-#ifndef FS_FILE_MISSING_H
-#define FS_FILE_MISSING_H
+#ifndef FS_FILE_CORE_MISSING_H
+#define FS_FILE_CORE_MISSING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * The caller holds the file's layout_lock, exclusive. Added memory is recorded after the memory has
  * its content; removed memory is recorded before another file can get the memory. */
-#ifndef FS_FILE_RECORD_H
-#define FS_FILE_RECORD_H
+#ifndef FS_FILE_CORE_RECORD_H
+#define FS_FILE_CORE_RECORD_H
 
 #include <pthread.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in gpuN/: the same bytes in other memory. */
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 
 #include <errno.h>
 
 #include "fs/extents/extents_copy.h"
-#include "fs/file/record.h"
+#include "fs/file/core/record.h"
 
 int device_fill(const struct file_call *call, const struct extents *target,
 		const struct extents *from)

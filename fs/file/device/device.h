@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in gpuN/: the operations that fs/file/file.c calls with layout_lock held, shared or
  * exclusive as noted, and the allocation and freeing of device memory. */
-#ifndef FS_FILE_DEVICE_H
-#define FS_FILE_DEVICE_H
+#ifndef FS_FILE_DEVICE_DEVICE_H
+#define FS_FILE_DEVICE_DEVICE_H
 
 #include "fs/extents/alloc_policy.h"
 #include "fs/file/core/state.h"
 
-/* device_io.c. Shared. */
+/* io.c. Shared. */
 /* ahead_file.copy. */
 ssize_t device_copy_ahead(void *file, struct copier *copier, void *to, size_t bytes,
 			  uint64_t offset);
@@ -33,7 +33,7 @@ int device_zero_now(const struct extents *extents, const struct file_call *call,
 /* As host_zero_end, for stores through a lease that has ended. Exclusive. */
 int device_zero_end(struct file *file, const struct file_call *call, uint64_t to);
 
-/* device_alloc.c. Exclusive, or on extents that no other thread can see. */
+/* alloc.c. Exclusive, or on extents that no other thread can see. */
 enum allocation_charge { ALLOCATION_CHARGED, ALLOCATION_UNCHARGED };
 
 struct allocation {
@@ -74,7 +74,7 @@ static inline void allocation_note_unit(const struct allocation *allocation, str
 		file_note_left(file);
 }
 
-/* device_hold.c. Before the record that the file gives the extents up, and before their charges
+/* hold.c. Before the record that the file gives the extents up, and before their charges
  * end: chunks that processes may still have stay charged to the user (struct file_holds). */
 void device_hold(const struct file_call *call, struct volume *volume,
 		 const struct extents *extents);
@@ -117,7 +117,7 @@ void device_update_accounting(struct file *file, int64_t bytes);
 int device_make_room(struct file *file, const struct file_call *call, uint64_t from, uint64_t end);
 void device_apply_mapping(const struct extents *extents, const struct file_call *call);
 
-/* device_resize.c. Exclusive. */
+/* resize.c. Exclusive. */
 int device_truncate(struct file *file, const struct file_call *call, uint64_t size);
 /* -ENOSPC: [from, to) lacks more memory than there is. Shared is enough. */
 int device_check_room(const struct file *file, const struct file_call *call, uint64_t from,
@@ -131,7 +131,7 @@ bool device_has_ahead(struct file *file, const struct file_call *call);
 /* The offset up to which memory belongs to a file of size bytes; memory beyond was taken ahead. */
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
 
-/* device_rewrite.c. Exclusive. */
+/* rewrite.c. Exclusive. */
 /* Fills all memory of target with the bytes of from at the same file offsets, and with zeroes in
  * the holes of from. */
 int device_fill(const struct file_call *call, const struct extents *target,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/host.h"
+#include "fs/file/host/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/io.h"
-#include "fs/file/record.h"
+#include "fs/file/core/record.h"
 #include "fs/object/host_pin.h"
 
 ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)

@@ -3,8 +3,8 @@
 /* Files in host/: a shared-memory object for each file, created with the first byte. Programs may
  * write to the object without the daemon (passthrough, mappings), so size and blocks are read from
  * the object and never cached. The caller holds layout_lock, shared or exclusive as noted. */
-#ifndef FS_FILE_HOST_H
-#define FS_FILE_HOST_H
+#ifndef FS_FILE_HOST_HOST_H
+#define FS_FILE_HOST_HOST_H
 
 #include "fs/file/core/state.h"
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "fs/file/host.h"
+#include "fs/file/host/host.h"
 
 /* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
 bool host_has_no_holes(const struct file *file, const struct stat *st)

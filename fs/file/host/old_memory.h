@@ -4,8 +4,8 @@
  * may still have the object mapped. Old memory belongs to no file, but stays in the volume's
  * account until the last of these leases has ended, so that the free memory shown for host/ is
  * really available. */
-#ifndef FS_FILE_OLD_MEMORY_H
-#define FS_FILE_OLD_MEMORY_H
+#ifndef FS_FILE_HOST_OLD_MEMORY_H
+#define FS_FILE_HOST_OLD_MEMORY_H
 
 #include "fs/file/core/state.h"
 

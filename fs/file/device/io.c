@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in gpuN/: read, write, seek. */
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 
 #include <errno.h>
 #include <unistd.h>

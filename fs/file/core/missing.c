@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "fs/file/missing.h"
+#include "fs/file/core/missing.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fs/file/core/record.h"
 #include "fs/file/core/state.h"
-#include "fs/file/record.h"
 #include "fs/journal/journal.h"
 
 bool file_is_missing(const struct file *file)

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
+#include "fs/file/core/missing.h"
+#include "fs/file/core/record.h"
 #include "fs/file/core/state.h"
-#include "fs/file/missing.h"
-#include "fs/file/record.h"
 
 /* Records with at most this many extents need no allocation. */
 #define FEW 8

@@ -3,11 +3,11 @@
 /* Files in gpuN/: truncate(2), fallocate(2), and giving back memory that was taken ahead of the
  * end. Memory beyond the size holds zeroes, so that growing is only a change of the size. Only the
  * holder of a lease can store other bytes there: see device_zero_end. */
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 
 #include <errno.h>
 
-#include "fs/file/record.h"
+#include "fs/file/core/record.h"
 
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files in gpuN/: allocating memory from the pool and freeing memory, with the charge. */
-#include "fs/file/device.h"
+#include "fs/file/device/device.h"
 
 #include <errno.h>
 
 #include "backend/bar_cache.h"
-#include "fs/file/record.h"
+#include "fs/file/core/record.h"
 
 enum memory_place device_place_wanted(const struct volume *volume, const struct file_call *call)
 {
