@@ -10,6 +10,7 @@
 
 #include "fs/file/core/missing.h"
 #include "fs/file/core/record.h"
+#include "fs/file/device/place.h"
 #include "fs/file/host/old_memory.h"
 #include "fs/file/internal.h"
 
@@ -128,7 +129,7 @@ static bool lease_is_immediate(struct file *file, const struct file_call *call)
 	if (!file_is_device(file))
 		return atomic_load(&file->fd) >= 0;
 	return (file_is_held(file) || !device_has_ahead(file, call)) &&
-	       chunks_are_exportable(file) && file_is_placed(file, call);
+	       chunks_are_exportable(file) && device_is_placed(file, call);
 }
 
 /* Takes layout_lock, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
@@ -195,7 +196,7 @@ static int lease_once(struct file *file, const struct file_call *call,
 
 	if (rc < 0)
 		return rc;
-	if (!file_is_placed(file, call)) {
+	if (!device_is_placed(file, call)) {
 		brlock_write_unlock(&file->layout_lock);
 		return -EAGAIN;
 	}

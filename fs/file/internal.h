@@ -10,11 +10,8 @@
 #include "fs/file/file.h"
 #include "fs/file/host/host.h"
 
-/* place.c. Whether the extents are where the attribute resident wants them, or sharers keep them
- * where they are. layout_lock is held. */
-bool file_is_placed(const struct file *file, const struct file_call *call);
-/* After -ENOSPC, under no lock: whether to try again, because memory of other files has moved, or,
- * if none can, because call asks for memory in the next slower place from here on. */
+/* place.c. After -ENOSPC, under no lock: whether to try again, because memory of other files has
+ * moved, or, if none can, because call asks for memory in the next slower place from here on. */
 bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes);
 
 /* The run that begins at offset, at most to end; false at the end. layout_lock is held. */
