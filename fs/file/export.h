@@ -8,9 +8,8 @@
 #include "fs/file/file.h"
 
 /* FILE_NO_WAIT in this header: -EINPROGRESS without a change if another thread holds layout_lock,
- * if the file must be made exportable first, or if the file has more than FILE_QUICK_CHUNKS chunks:
- * an export takes the driver some 30 us. */
-#define FILE_QUICK_CHUNKS 4
+ * if the file must be made exportable first, or if the file has more than
+ * FILE_QUICK_CHUNKS chunks. */
 
 /* Makes the file's memory exportable and counts a lease. Afterwards every byte up to the size is
  * backed, by chunks without other files' bytes. While a lease holds the memory, all operations that
@@ -44,8 +43,5 @@ struct file_place {
 int file_export(struct file *file, struct journal *journal, enum file_share_access access,
 		enum file_wait wait, uint32_t first, struct file_chunk *chunks, uint32_t max,
 		struct file_place *place);
-
-/* Closes exported descriptors that were not sent. */
-void file_chunks_close(struct file_chunk *chunks, uint32_t count);
 
 #endif

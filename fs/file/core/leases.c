@@ -2,6 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "fs/file/core/leases.h"
 
+#include <unistd.h>
+
 #include "fs/file/core/state.h"
 
 void file_unlease(struct file *file, uint32_t leases)
@@ -60,4 +62,10 @@ bool file_is_unclean(const struct file *file)
 bool file_is_loose(const struct file *file)
 {
 	return atomic_load(&file->loose) > 0;
+}
+
+void file_chunks_close(struct file_chunk *chunks, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		close(chunks[i].fd);
 }

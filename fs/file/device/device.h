@@ -131,6 +131,15 @@ bool device_has_ahead(struct file *file, const struct file_call *call);
 /* The offset up to which memory belongs to a file of size bytes; memory beyond was taken ahead. */
 uint64_t device_kept_end(struct file *file, const struct file_call *call, uint64_t size);
 
+/* export.c. Makes the memory exportable: every byte up to the size is backed, by chunks without
+ * other files' bytes. Exclusive. */
+int device_make_exportable(struct file *file, const struct file_call *call);
+/* Whether a lease needs no trimming, allocation or copying first. */
+bool device_is_exportable(struct file *file, const struct file_call *call);
+/* As file_export, for a file of size bytes. Shared. */
+int device_export(struct file *file, struct journal *journal, enum file_share_access access,
+		  uint64_t size, uint32_t first, struct file_chunk *chunks, uint32_t max);
+
 /* rewrite.c. Exclusive. */
 /* Fills all memory of target with the bytes of from at the same file offsets, and with zeroes in
  * the holes of from. */

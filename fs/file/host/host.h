@@ -23,6 +23,10 @@ bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct
  * lose its bytes. */
 int host_zero_end(struct file *file, uint64_t to);
 
+/* As file_export, for a file of size bytes. Shared. */
+int host_export(struct file *file, struct journal *journal, enum file_share_access access,
+		uint64_t size, uint32_t first, struct file_chunk *chunks, uint32_t max);
+
 /* Exclusive. */
 int host_make_object(struct file *file, struct volume *volume, const struct file_call *call);
 struct host_object {
