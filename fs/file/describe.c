@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* What a file's memory is, and where. */
 #include <errno.h>
-#include <linux/limits.h>
 
 #include "fs/file/internal.h"
 
@@ -87,32 +86,11 @@ uint64_t file_lost(struct file *file)
 	return file_bytes_where(file, FILE_MAY_WAIT, ALL_PLACES, chunk_is_lost);
 }
 
-static void object_describe(int fd, FILE *out)
-{
-	uint64_t end = fd < 0 ? 0 : object_size(fd);
-	struct data_run run;
-
-	for (uint64_t at = 0; object_next_run(fd, at, end, &run); at = run.to) {
-		if (run.data)
-			fprintf(out, "%lu %lu %lu object\n", run.from, run.to - run.from, run.from);
-	}
-}
-
 int file_describe(struct file *file, FILE *out)
 {
-	static const char *const prefixes[PLACES] = {"", "host-", "disk-"};
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 
-	EXTENTS_FOREACH (extent, &file->extents) {
-		/* An attribute cannot be longer, so do not use more memory for the text. */
-		if (ftell(out) > XATTR_SIZE_MAX)
-			break;
-		fprintf(out, "%lu %lu %lu %s%s\n", extent->offset, extent->span.bytes,
-			extent->span.offset, prefixes[extent->span.chunk->place],
-			span_owns_chunk(&extent->span) ? "chunk" : "block");
-	}
-	if (!file_is_device(file))
-		object_describe(atomic_load(&file->fd), out);
+	file_kind(file)->describe(file, out);
 	brlock_read_unlock(&file->layout_lock, token);
 	return ferror(out) ? -ENOMEM : 0;
 }

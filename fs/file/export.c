@@ -13,25 +13,18 @@
 /* layout_lock is held. */
 static int lease_check_access(const struct file *file, enum file_share_access access)
 {
-	return access == FILE_SHARE_READ && file_is_device(file) ? -EPERM : 0;
+	return access == FILE_SHARE_READ && !file_kind(file)->leases_read_only ? -EPERM : 0;
 }
 
 static int file_make_exportable(struct file *file, const struct file_call *call)
 {
-	if (file_is_missing(file))
-		return -EIO;
-	if (file_is_device(file))
-		return device_make_exportable(file, call);
-	return host_make_object(file, atomic_load(&file->volume), call);
+	return file_is_missing(file) ? -EIO : file_kind(file)->make_exportable(file, call);
 }
 
 /* layout_lock is held: whether a lease needs no trimming, allocation or copying first. */
 static bool lease_is_immediate(struct file *file, const struct file_call *call)
 {
-	if (file_is_missing(file))
-		return true;
-	return file_is_device(file) ? device_is_exportable(file, call)
-				    : atomic_load(&file->fd) >= 0;
+	return file_is_missing(file) || file_kind(file)->is_exportable(file, call);
 }
 
 /* Takes layout_lock, exclusive, if the lease is allowed. With FILE_NO_WAIT also -EINPROGRESS if the
@@ -61,7 +54,7 @@ static int lease_lock(struct file *file, const struct file_call *call,
  * POSIX: the reader keeps the object even after the file has left the object. */
 static enum file_lease_kind lease_count(struct file *file, enum file_share_access access)
 {
-	bool loose = !file_is_device(file) && access != FILE_SHARE_WRITE;
+	bool loose = file_kind(file)->leases_read_only && access != FILE_SHARE_WRITE;
 
 	file_note_use(file, file_volume(file));
 	atomic_fetch_or(&file->leased, FILE_LEASED);
@@ -75,18 +68,6 @@ static void lease_uncount(struct file *file, enum file_lease_kind kind)
 {
 	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
 	atomic_fetch_sub(&file->leases, 1);
-}
-
-/* The lease is counted: a quota that comes above the file from here on finds the file leased. */
-static int lease_promise(struct file *file, const struct file_call *call,
-			 enum file_share_access access)
-{
-	if (file_is_device(file))
-		return 0;
-	if (access == FILE_SHARE_WRITE && file_is_unbounded(file) &&
-	    host_tmpfs_wanted(call) == SYSTEM_TMPFS_OWN)
-		return host_is_shared(file) ? -EBUSY : -EXDEV;
-	return host_promise(file, call, NULL);
 }
 
 /* -EAGAIN: extents are not where they should be. */
@@ -103,12 +84,12 @@ static int lease_once(struct file *file, const struct file_call *call,
 		return -EAGAIN;
 	}
 	/* Memory ahead of the end cannot be freed while sharers have the memory. */
-	if (file_is_device(file) && !file_is_held(file) && !file_is_missing(file))
-		device_trim(file, call);
+	if (!file_is_held(file) && !file_is_missing(file))
+		file_kind(file)->trim(file, call);
 	rc = file_make_exportable(file, call);
 	if (rc == 0) {
 		kind = lease_count(file, access);
-		rc = lease_promise(file, call, access);
+		rc = file_kind(file)->promise_lease(file, call, access);
 		if (rc < 0)
 			lease_uncount(file, kind);
 	}
@@ -202,9 +183,7 @@ int file_export(struct file *file, struct journal *journal, enum file_share_acce
 		rc = -EINPROGRESS;
 
 	if (rc == 0)
-		rc = file_is_device(file)
-			 ? device_export(file, journal, access, at.size, first, chunks, max)
-			 : host_export(file, journal, access, at.size, first, chunks, max);
+		rc = file_kind(file)->export(file, journal, access, at.size, first, chunks, max);
 	brlock_read_unlock(&file->layout_lock, token);
 	if (rc >= 0)
 		*place = at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The common part of gpuN/ and host/ files: layout_lock, the limits of offsets, and the choice
- * between device/device.h and host/host.h. A move can change a file's volume whenever layout_lock
- * is free, so the choice is made under layout_lock. */
+/* The common part of gpuN/ and host/ files: layout_lock, the limits of offsets, and the choice of
+ * the kind (core/kind.h). A move can change a file's volume whenever layout_lock is free, so the
+ * choice is made under layout_lock. */
 #include "fs/file/file.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include "fs/file/core/missing.h"
 #include "fs/file/internal.h"
 #include "fs/journal/journal.h"
-#include "fs/object/host_pin.h"
 
 size_t file_struct_bytes(void)
 {
@@ -49,21 +48,10 @@ void file_free(struct file *file, const struct file_call *call)
 
 void file_end(struct file *file, const struct file_call *call)
 {
-	struct volume *volume = atomic_load(&file->volume);
-	int64_t allocated = (int64_t)atomic_load(&file->allocated);
 	int fd = atomic_load(&file->fd);
 
 	file_drop_ahead(file);
-	if (file_is_device(file)) {
-		device_hold(call, volume, &file->extents);
-		device_uncharge_places(call, &file->extents);
-		device_shelve(file, call, volume, &file->extents);
-		device_release(volume, &file->extents);
-		file_charge(call, -allocated);
-	} else {
-		host_windows_forget(volume->windows, file);
-		host_charge(file, call, -allocated);
-	}
+	file_kind(file)->free_memory(file, call);
 	/* An object that recovery did not find is left to the next daemon. */
 	if (file_object_id(file) && fd >= 0)
 		journal_drop(call->journal, FDSTORE_HOST, file_object_id(file));
@@ -79,8 +67,7 @@ void file_end(struct file *file, const struct file_call *call)
 
 void file_hold(struct file *file, const struct file_call *call)
 {
-	if (file_is_device(file))
-		device_hold(call, file_volume(file), &file->extents);
+	device_hold(call, file_volume(file), &file->extents);
 }
 
 void file_set_fields(struct file *file, struct file_fields *fields)
@@ -114,8 +101,7 @@ ssize_t file_read(struct file *file, const struct file_call *call, void *to, siz
 
 	file_note_use(file, atomic_load(&file->volume));
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	ssize_t n = file_is_device(file) ? device_read(file, call, to, bytes, offset)
-					 : host_read(file, to, bytes, offset);
+	ssize_t n = file_kind(file)->read(file, call, to, bytes, offset);
 
 	brlock_read_unlock(&file->layout_lock, token);
 	return n;
@@ -132,12 +118,13 @@ struct ahead_block *file_read_ahead(struct file *file, const struct file_call *c
 	    offset > FILE_SIZE_MAX - bytes || call->attrs.copy == COPYING_BAR)
 		return NULL;
 	brlock_token token = brlock_read_lock(&file->layout_lock);
+	const struct file_kind *kind = file_kind(file);
 
-	if (file_is_device(file) && !file_was_leased(file))
+	if (kind->copy_ahead && !file_was_leased(file))
 		block =
 		    ahead_read(ahead,
 			       &(struct ahead_file){
-				   .blocks = &file->ahead, .copy = device_copy_ahead, .file = file},
+				   .blocks = &file->ahead, .copy = kind->copy_ahead, .file = file},
 			       offset, bytes, at);
 	brlock_read_unlock(&file->layout_lock, token);
 	if (block)
@@ -155,8 +142,7 @@ static int file_make_room(struct file *file, const struct file_call *call, uint6
 		return -ENOSPC;
 	do {
 		file_lock_layout(file);
-		rc = file_is_device(file) ? device_make_room(file, &own_call, from, end)
-					  : host_make_object(file, file_volume(file), &own_call);
+		rc = file_kind(file)->make_room(file, &own_call, from, end);
 		brlock_write_unlock(&file->layout_lock);
 	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own_call, end - from));
 	return rc;
@@ -179,9 +165,7 @@ ssize_t file_write(struct file *file, const struct file_call *call, const void *
 
 	for (;;) {
 		brlock_token token = brlock_read_lock(&file->layout_lock);
-		ssize_t n = file_is_device(file)
-				? device_write(file, call, from, bytes, offset, refused)
-				: host_write(file, call, from, bytes, offset, refused);
+		ssize_t n = file_kind(file)->write(file, call, from, bytes, offset, refused);
 
 		file_drop_ahead(file);
 		brlock_read_unlock(&file->layout_lock, token);
@@ -204,37 +188,16 @@ int file_truncate(struct file *file, const struct file_call *call, uint64_t size
 	bool leased = file_is_held(file) && size <= file_size(file);
 	int rc = 0;
 
-	if (!leased && file_is_missing(file))
+	if (!leased && file_is_missing(file)) {
+		file_kind(file)->record_empty(file, call);
 		file_missing_empty(file, call);
+	}
 	if (leased)
 		rc = size < file_size(file) ? -EBUSY : 0;
-	else if (file_is_device(file))
-		rc = device_truncate(file, call, size);
 	else
-		rc = host_truncate(file, call, size);
+		rc = file_kind(file)->truncate(file, call, size);
 	brlock_write_unlock(&file->layout_lock);
 	return rc;
-}
-
-static int device_fallocate(struct file *file, const struct file_call *call, int mode,
-			    uint64_t from, uint64_t to)
-{
-	if (mode & FALLOC_FL_PUNCH_HOLE)
-		return device_punch(file, call, from, to);
-
-	int rc = device_allocate(file, call, from, to);
-
-	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE))
-		rc = device_zero_now(&file->extents, call, from, to);
-	if (rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
-		rc = device_zero_end(file, call, to);
-	if (rc < 0)
-		return rc;
-	if (!(mode & FALLOC_FL_KEEP_SIZE))
-		device_raise_size(file, to);
-	else if (to > atomic_load(&file->fields->reserved))
-		atomic_store(&file->fields->reserved, to);
-	return 0;
 }
 
 static int file_allocate_step(struct file *file, const struct file_call *call, int mode,
@@ -247,10 +210,9 @@ static int file_allocate_step(struct file *file, const struct file_call *call, i
 		file_lock_layout(file);
 		if (mode & FALLOC_FL_PUNCH_HOLE && file_is_held(file))
 			rc = -EBUSY;
-		else if (file_is_device(file))
-			rc = device_fallocate(file, &own_call, mode, offset, offset + bytes);
 		else
-			rc = host_allocate(file, &own_call, mode, offset, offset + bytes);
+			rc = file_kind(file)->allocate(file, &own_call, mode, offset,
+						       offset + bytes);
 		brlock_write_unlock(&file->layout_lock);
 	} while (rc == -ENOSPC && file_find_room(file_volume(file), &own_call, bytes));
 	return rc;
@@ -260,7 +222,7 @@ static int file_check_room(struct file *file, const struct file_call *call, uint
 			   uint64_t to)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	int rc = file_is_device(file) ? device_check_room(file, call, from, to) : 0;
+	int rc = file_kind(file)->check_room(file, call, from, to);
 
 	brlock_read_unlock(&file->layout_lock, token);
 	return rc;
@@ -312,8 +274,7 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 		return -ENXIO;
 
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	int64_t found = file_is_device(file) ? device_seek(file, offset, whence)
-					     : host_seek(file, offset, whence);
+	int64_t found = file_kind(file)->seek(file, offset, whence);
 
 	brlock_read_unlock(&file->layout_lock, token);
 	return found;
@@ -322,7 +283,7 @@ int64_t file_seek(struct file *file, uint64_t offset, int whence)
 static int file_promise_bounded(struct file *file, const struct file_call *call)
 {
 	brlock_write_lock(&file->layout_lock);
-	int rc = file_is_device(file) ? -ENOTSUP : host_promise(file, call, &file->mapped);
+	int rc = file_kind(file)->promise_mapping(file, call);
 
 	brlock_write_unlock(&file->layout_lock);
 	return rc;
@@ -332,10 +293,8 @@ int file_promise(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 	bool bounded = atomic_load(&file->bounded);
-	int rc = -ENOTSUP;
+	int rc = bounded ? 0 : file_kind(file)->promise_mapping(file, call);
 
-	if (!bounded && !file_is_device(file))
-		rc = host_promise(file, call, &file->mapped);
 	brlock_read_unlock(&file->layout_lock, token);
 	return bounded ? file_promise_bounded(file, call) : rc;
 }
@@ -344,8 +303,7 @@ void file_update_accounting(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
 
-	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
-		host_update_accounting(file, call, 0);
+	file_kind(file)->update_accounting(file, call);
 	brlock_read_unlock(&file->layout_lock, token);
 }
 
@@ -359,16 +317,16 @@ void file_trim(struct file *file, const struct file_call *call)
 	if (file_is_missing(file))
 		return;
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	bool ahead = file_is_device(file) && device_has_ahead(file, call);
+	const struct file_kind *kind = file_kind(file);
+	bool ahead = kind->has_ahead(file, call);
 
-	if (!file_is_device(file) && atomic_load(&file->fd) >= 0)
-		host_update_accounting(file, call, 0);
+	kind->update_accounting(file, call);
 	brlock_read_unlock(&file->layout_lock, token);
 	if (!ahead)
 		return;
 	file_lock_layout(file);
-	if (file_is_device(file) && !file_is_held(file))
-		device_trim(file, call);
+	if (!file_is_held(file))
+		file_kind(file)->trim(file, call);
 	brlock_write_unlock(&file->layout_lock);
 }
 

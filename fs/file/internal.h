@@ -10,6 +10,12 @@
 #include "fs/file/file.h"
 #include "fs/file/host/host.h"
 
+/* Under layout_lock, unless the operation needs no lock. */
+static inline const struct file_kind *file_kind(const struct file *file)
+{
+	return file_is_device(file) ? &device_kind : &host_kind;
+}
+
 /* place.c. After -ENOSPC, under no lock: whether to try again, because memory of other files has
  * moved, or, if none can, because call asks for memory in the next slower place from here on. */
 bool file_find_room(const struct volume *volume, struct file_call *call, uint64_t bytes);

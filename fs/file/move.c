@@ -188,10 +188,9 @@ static int move_prepare_record(struct file_move *move)
 	    .n_extents = n,
 	};
 	move->record = file_record_extents(&move->extents);
-	/* Store the persistent size. A device file has the value already; a file with an object
-	 * does not use the field before the move. */
-	if (!file_is_device(move->file))
-		atomic_store(&move->file->fields->size, move->size);
+	/* The persistent size: a device file has the value already; a file with an object does not
+	 * use the field before the move. */
+	atomic_store(&move->file->fields->size, move->size);
 	return n && !move->record ? -ENOMEM : 0;
 }
 
@@ -226,13 +225,11 @@ static void move_undo_copy(struct file_move *move)
 	move_drop_copy(move);
 }
 
-/* Before the record, which the caller writes. */
+/* Before the record, which the caller writes. A file in host/ has no extents to hold. */
 static int move_hold(struct file_move *move)
 {
 	struct file *file = move->file;
-	int rc = file_is_device(file)
-		     ? device_hold_replaced(&move->call, file_volume(file), &file->extents)
-		     : 0;
+	int rc = device_hold_replaced(&move->call, file_volume(file), &file->extents);
 
 	if (rc < 0)
 		move_undo_copy(move);
@@ -294,8 +291,7 @@ int file_move_begin(struct file *file, const struct file_call *call, struct volu
 
 static void move_abort(struct file_move *move)
 {
-	if (file_is_device(move->file))
-		device_unhold(&move->call, &move->file->extents);
+	device_unhold(&move->call, &move->file->extents);
 	move_undo_copy(move);
 }
 

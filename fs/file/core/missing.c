@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fs/file/core/record.h"
 #include "fs/file/core/state.h"
 #include "fs/journal/journal.h"
 
@@ -72,12 +71,6 @@ void file_missing_empty(struct file *file, const struct file_call *call)
 {
 	struct file_missing *missing = file_missing(file);
 
-	if (file_is_device(file)) {
-		file_record_cut(call, 0, UINT64_MAX);
-	} else if (atomic_load(&file->fd) < 0) {
-		file_set_object_id(file, 0);
-		file_record_object(call, file);
-	}
 	atomic_store(&file->fields->missing, 0);
 	if (!missing)
 		return;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Files in gpuN/: the operations that fs/file/file.c calls with layout_lock held, shared or
- * exclusive as noted, and the allocation and freeing of device memory. */
+/* Files in gpuN/: the operations of device_kind, and the allocation and freeing of device memory.
+ * The caller holds layout_lock, shared or exclusive as noted. */
 #ifndef FS_FILE_DEVICE_DEVICE_H
 #define FS_FILE_DEVICE_DEVICE_H
 
 #include "fs/extents/alloc_policy.h"
-#include "fs/file/core/state.h"
+#include "fs/file/core/kind.h"
+
+extern const struct file_kind device_kind;
 
 /* io.c. Shared. */
 /* ahead_file.copy. */
@@ -18,6 +20,11 @@ ssize_t device_read(struct file *file, const struct file_call *call, void *to, s
  * device_make_room, or 0. */
 ssize_t device_write(struct file *file, const struct file_call *call, const void *from,
 		     size_t bytes, uint64_t offset, int refused);
+/* Without layout_lock. */
+uint64_t device_size(const struct file *file);
+/* The memory that is ahead of the end does not count. */
+struct object_stat device_stat(const struct file *file);
+bool device_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run);
 int64_t device_seek(struct file *file, uint64_t offset, int whence);
 void device_raise_size(struct file *file, uint64_t size);
 enum copy_path device_copy_path(const struct file_call *call);
@@ -123,6 +130,8 @@ int device_truncate(struct file *file, const struct file_call *call, uint64_t si
 int device_check_room(const struct file *file, const struct file_call *call, uint64_t from,
 		      uint64_t to);
 int device_allocate(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
+int device_fallocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
+		     uint64_t to);
 int device_punch(struct file *file, const struct file_call *call, uint64_t from, uint64_t to);
 /* Gives back the memory beyond device_kept_end. */
 void device_trim(struct file *file, const struct file_call *call);

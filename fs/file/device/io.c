@@ -119,3 +119,48 @@ int64_t device_seek(struct file *file, uint64_t offset, int whence)
 
 	return (int64_t)(start > offset ? start : offset);
 }
+
+uint64_t device_size(const struct file *file)
+{
+	return atomic_load(&file->fields->size);
+}
+
+static uint64_t device_allocated(const struct file *file)
+{
+	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
+	uint64_t data_end = atomic_load(&file->fields->size),
+		 reserved = atomic_load(&file->fields->reserved);
+	uint64_t end = atomic_load(&file->tail_end);
+	uint64_t start = end - atomic_load(&file->tail_blocks) * POOL_BLOCK_MIN;
+	uint64_t allocated = atomic_load(&file->allocated);
+
+	data_end = align_up(data_end > reserved ? data_end : reserved, unit);
+	if (data_end < start)
+		data_end = start;
+
+	uint64_t ahead = end > data_end ? end - data_end : 0;
+
+	return allocated > ahead ? allocated - ahead : 0;
+}
+
+struct object_stat device_stat(const struct file *file)
+{
+	return (struct object_stat){.size = device_size(file), .allocated = device_allocated(file)};
+}
+
+bool device_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
+{
+	if (offset >= end)
+		return false;
+
+	uint64_t covered = extents_covered(&file->extents, offset, end);
+	uint32_t index = extents_find(&file->extents, offset);
+
+	*run = (struct data_run){.from = offset, .to = covered, .data = covered > offset};
+	if (run->data)
+		return true;
+	run->to = end;
+	if (index < file->extents.count && file->extents.at[index].offset < end)
+		run->to = file->extents.at[index].offset;
+	return true;
+}

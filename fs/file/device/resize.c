@@ -6,6 +6,7 @@
 #include "fs/file/device/device.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include "fs/file/core/record.h"
 
@@ -219,4 +220,25 @@ int device_punch(struct file *file, const struct file_call *call, uint64_t from,
 	if (atomic_load(&file->fields->reserved) > extents_end(&file->extents))
 		atomic_store(&file->fields->reserved, extents_end(&file->extents));
 	return rc;
+}
+
+int device_fallocate(struct file *file, const struct file_call *call, int mode, uint64_t from,
+		     uint64_t to)
+{
+	if (mode & FALLOC_FL_PUNCH_HOLE)
+		return device_punch(file, call, from, to);
+
+	int rc = device_allocate(file, call, from, to);
+
+	if (rc == 0 && (mode & FALLOC_FL_ZERO_RANGE))
+		rc = device_zero_now(&file->extents, call, from, to);
+	if (rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+		rc = device_zero_end(file, call, to);
+	if (rc < 0)
+		return rc;
+	if (!(mode & FALLOC_FL_KEEP_SIZE))
+		device_raise_size(file, to);
+	else if (to > atomic_load(&file->fields->reserved))
+		atomic_store(&file->fields->reserved, to);
+	return 0;
 }

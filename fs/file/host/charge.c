@@ -209,3 +209,11 @@ void host_update_accounting(struct file *file, const struct file_call *call, int
 		precharged = 0;
 	} while (host_due(file, fd) != now);
 }
+
+bool host_is_unbounded(const struct file *file)
+{
+	const struct volume *volume = file_volume(file);
+
+	return volume->system && atomic_load(&file->fd) >= 0 && !atomic_load(&file->bounded) &&
+	       system_has_own_tmpfs(volume->system);
+}

@@ -14,12 +14,14 @@
 #include "fs/file/core/record.h"
 #include "fs/object/host_pin.h"
 
-ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset)
+ssize_t host_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
+		  uint64_t offset)
 {
 	int fd = atomic_load(&file->fd);
 	uint64_t n_read = 0;
 	int rc = fd < 0 ? 0 : io_read_at(fd, to, bytes, offset, &n_read);
 
+	(void)call;
 	return io_count(rc, n_read);
 }
 

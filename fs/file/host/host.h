@@ -6,10 +6,13 @@
 #ifndef FS_FILE_HOST_HOST_H
 #define FS_FILE_HOST_HOST_H
 
-#include "fs/file/core/state.h"
+#include "fs/file/core/kind.h"
+
+extern const struct file_kind host_kind;
 
 /* Shared. */
-ssize_t host_read(struct file *file, void *to, size_t bytes, uint64_t offset);
+ssize_t host_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
+		  uint64_t offset);
 /* 0: there is no object, so the caller must call host_make_object. refused: the error of the last
  * host_make_object, or 0. */
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
@@ -55,6 +58,8 @@ int host_promise(struct file *file, const struct file_call *call, _Atomic uint32
 /* Whether programs have the object: by a lease or handle, or by a mapping or descriptor that
  * outlived a lease or handle. */
 bool host_is_out(struct file *file, int fd);
+/* Whether the file is in host/ and its object could have a tmpfs of its own, but shares one. */
+bool host_is_unbounded(const struct file *file);
 /* A lease for writing is counted, and nothing is promised for the lease: whether other programs
  * have the object. Exclusive. */
 bool host_is_shared(const struct file *file);
