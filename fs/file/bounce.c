@@ -102,7 +102,7 @@ static int bounce_through_window(const struct bounce *bounce, enum direction dir
 
 	if (!windows || !extents_next(&walk, &first) || !first.span)
 		return 0;
-	range.fd = atomic_load(&file->fd);
+	range.fd = atomic_load(&file->object.fd);
 	char *memory = host_window_enter(windows, &range, first.span->chunk->device, &window);
 
 	if (!memory)
@@ -147,7 +147,7 @@ static int bounce_halves_in(struct bounce *bounce, int fd, uint64_t fd_offset,
 int bounce_in(struct bounce *bounce, struct file *from, uint64_t from_offset,
 	      const struct extents *to, uint64_t to_offset, uint64_t bytes)
 {
-	int fd = atomic_load(&from->fd), rc = 0;
+	int fd = atomic_load(&from->object.fd), rc = 0;
 
 	for (uint64_t n_copied = 0, part; rc >= 0 && n_copied < bytes; n_copied += part) {
 		part = window_bytes_left(from_offset + n_copied, bytes - n_copied);

@@ -79,7 +79,7 @@ static bool target_lacks_memory(struct copying *copying)
 	struct data_run run;
 
 	if (!file_is_device(copying->to))
-		return atomic_load(&copying->to->fd) < 0;
+		return atomic_load(&copying->to->object.fd) < 0;
 	for (uint64_t at = copying->from_offset; source_next_run(copying, at, &run); at = run.to) {
 		if (run.data &&
 		    extents_missing(&copying->to->extents, target_offset(copying, run.from),
@@ -151,7 +151,7 @@ static int copy_hole(struct copying *copying, const struct data_run *run)
 
 	if (file_is_device(copying->to))
 		return extents_zero(copying->call->copier, &copying->to->extents, start, end);
-	return object_punch(atomic_load(&copying->to->fd), start, end);
+	return object_punch(atomic_load(&copying->to->object.fd), start, end);
 }
 
 /* Copies the pieces, cut at the borders of both files' extents, of min_bytes to max_bytes. */
@@ -199,8 +199,8 @@ static int copy_data(struct copying *copying, const struct data_run *run)
 	if (from_device && to_device)
 		return copy_on_devices(copying, run);
 	if (!from_device && !to_device)
-		return object_copy(atomic_load(&copying->from->fd), run->from,
-				   atomic_load(&copying->to->fd), target, bytes,
+		return object_copy(atomic_load(&copying->from->object.fd), run->from,
+				   atomic_load(&copying->to->object.fd), target, bytes,
 				   &copying->n_copied);
 	if (!copying->bounce)
 		rc = bounce_new(copying->call, copying->bytes, &copying->bounce);
@@ -210,7 +210,7 @@ static int copy_data(struct copying *copying, const struct data_run *run)
 		return bounce_in(copying->bounce, copying->from, run->from, &copying->to->extents,
 				 target, bytes);
 	return bounce_out(copying->bounce, &copying->from->extents, run->from, copying->to,
-			  atomic_load(&copying->to->fd), target, bytes, &copying->n_copied);
+			  atomic_load(&copying->to->object.fd), target, bytes, &copying->n_copied);
 }
 
 static int copy_runs(struct copying *copying)
@@ -252,7 +252,7 @@ static ssize_t copy_to_object(struct copying *copying)
 {
 	uint64_t end = copying->to_offset + copying->bytes;
 	int rc = host_make_object(copying->to, atomic_load(&copying->to->volume), copying->call);
-	int fd = atomic_load(&copying->to->fd);
+	int fd = atomic_load(&copying->to->object.fd);
 
 	if (rc < 0)
 		return rc;

@@ -57,17 +57,17 @@ static enum file_lease_kind lease_count(struct file *file, enum file_share_acces
 	bool loose = file_kind(file)->leases_read_only && access != FILE_SHARE_WRITE;
 
 	file_note_use(file, file_volume(file));
-	atomic_fetch_or(&file->leased, FILE_LEASED);
-	atomic_fetch_add(&file->leases, 1);
-	atomic_fetch_add(loose ? &file->loose : &file->held, 1);
+	atomic_fetch_or(&file->memory.leased, FILE_LEASED);
+	atomic_fetch_add(&file->leases.count, 1);
+	atomic_fetch_add(loose ? &file->leases.loose : &file->leases.held, 1);
 	return loose ? FILE_LEASE_LOOSE : FILE_LEASE_HOLDS;
 }
 
 /* layout_lock has been held exclusive since lease_count. */
 static void lease_uncount(struct file *file, enum file_lease_kind kind)
 {
-	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->loose : &file->held, 1);
-	atomic_fetch_sub(&file->leases, 1);
+	atomic_fetch_sub(kind == FILE_LEASE_LOOSE ? &file->leases.loose : &file->leases.held, 1);
+	atomic_fetch_sub(&file->leases.count, 1);
 }
 
 /* -EAGAIN: extents are not where they should be. */

@@ -25,7 +25,7 @@ struct file *file_make(void *memory, struct volume *volume)
 
 	brlock_init(&file->layout_lock);
 	atomic_init(&file->volume, volume);
-	atomic_init(&file->fd, -1);
+	atomic_init(&file->object.fd, -1);
 	file->fields = &file->own_fields;
 	return file;
 }
@@ -48,7 +48,7 @@ void file_free(struct file *file, const struct file_call *call)
 
 void file_end(struct file *file, const struct file_call *call)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 
 	file_drop_ahead(file);
 	file_kind(file)->free_memory(file, call);
@@ -73,13 +73,12 @@ void file_hold(struct file *file, const struct file_call *call)
 void file_set_fields(struct file *file, struct file_fields *fields)
 {
 	file->fields = fields;
-	file->object = 0;
-	atomic_init(&file->missing, NULL);
+	file->journaled = (struct file_journaled){0};
 }
 
 void file_restore_free(struct file *file)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 
 	if (fd >= 0)
 		close(fd);
@@ -121,11 +120,11 @@ struct ahead_block *file_read_ahead(struct file *file, const struct file_call *c
 	const struct file_kind *kind = file_kind(file);
 
 	if (kind->copy_ahead && !file_was_leased(file))
-		block =
-		    ahead_read(ahead,
-			       &(struct ahead_file){
-				   .blocks = &file->ahead, .copy = kind->copy_ahead, .file = file},
-			       offset, bytes, at);
+		block = ahead_read(ahead,
+				   &(struct ahead_file){.blocks = &file->memory.ahead,
+							.copy = kind->copy_ahead,
+							.file = file},
+				   offset, bytes, at);
 	brlock_read_unlock(&file->layout_lock, token);
 	if (block)
 		file_note_use(file, volume);
@@ -292,7 +291,7 @@ static int file_promise_bounded(struct file *file, const struct file_call *call)
 int file_promise(struct file *file, const struct file_call *call)
 {
 	brlock_token token = brlock_read_lock(&file->layout_lock);
-	bool bounded = atomic_load(&file->bounded);
+	bool bounded = atomic_load(&file->object.bounded);
 	int rc = bounded ? 0 : file_kind(file)->promise_mapping(file, call);
 
 	brlock_read_unlock(&file->layout_lock, token);
@@ -309,7 +308,7 @@ void file_update_accounting(struct file *file, const struct file_call *call)
 
 void file_unpromise(struct file *file)
 {
-	atomic_fetch_sub(&file->mapped, 1);
+	atomic_fetch_sub(&file->object.mapped, 1);
 }
 
 void file_trim(struct file *file, const struct file_call *call)
@@ -350,5 +349,5 @@ int file_object(struct file *file, const struct file_call *call)
 
 	int rc = host_make_object(file, volume, call);
 
-	return rc < 0 ? rc : atomic_load(&file->fd);
+	return rc < 0 ? rc : atomic_load(&file->object.fd);
 }

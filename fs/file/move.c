@@ -62,7 +62,7 @@ static int move_alloc(struct file_move *move, uint64_t end)
 /* Fills the whole copy: with the object's data, and with zeroes. */
 static int move_fill_from_object(struct file_move *move)
 {
-	int fd = atomic_load(&move->file->fd);
+	int fd = atomic_load(&move->file->object.fd);
 	struct bounce *bounce;
 	int rc = bounce_new(&move->call, move->allocated, &bounce);
 
@@ -109,8 +109,8 @@ static int move_copy_runs(struct file_move *move, struct bounce *bounce)
 			rc = bounce_out(bounce, &file->extents, run.from, NULL, move->copy.fd,
 					run.from, run.to - run.from, &written);
 		else
-			rc = object_copy(atomic_load(&file->fd), run.from, move->copy.fd, run.from,
-					 run.to - run.from, &written);
+			rc = object_copy(atomic_load(&file->object.fd), run.from, move->copy.fd,
+					 run.from, run.to - run.from, &written);
 	}
 	return rc;
 }
@@ -122,7 +122,7 @@ static int move_copy_to_object(struct file_move *move)
 
 	/* An empty file needs no object, unless the file has an fd from an earlier time in host/:
 	 * object_replace_by_empty put a placeholder there. */
-	if (!move->size && atomic_load(&move->file->fd) < 0)
+	if (!move->size && atomic_load(&move->file->object.fd) < 0)
 		return 0;
 	rc = host_new_object(move->to, &move->call, host_tmpfs_wanted(&move->call), &move->copy);
 	if (rc == 0 && ftruncate(move->copy.fd, (off_t)move->size) < 0)
@@ -241,7 +241,7 @@ static int move_check(const struct file *file)
 {
 	if (file_is_held(file))
 		return -EBUSY;
-	return !file_is_device(file) && atomic_load(&file->backing_id) ? -ETXTBSY : 0;
+	return !file_is_device(file) && atomic_load(&file->object.backing_id) ? -ETXTBSY : 0;
 }
 
 static int move_begin(struct file *file, const struct file_call *call, struct volume *to,
@@ -301,7 +301,7 @@ static void object_install(const struct file_call *call, struct file *file, int 
 {
 	int old = -1;
 
-	if (atomic_compare_exchange_strong(&file->fd, &old, fd))
+	if (atomic_compare_exchange_strong(&file->object.fd, &old, fd))
 		return;
 	while (dup3(fd, old, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
 		;
@@ -348,22 +348,22 @@ static void move_commit(struct file_move *move)
 	atomic_store(&file->fields->size, move->size);
 	if (!from->pool || !move->to->pool)
 		atomic_store(&file->fields->reserved, 0);
-	atomic_store(&file->tail_shift, move->tail_shift);
+	atomic_store(&file->memory.tail_shift, move->tail_shift);
 	atomic_store(&file->allocated, 0);
 	device_update_accounting(file, (int64_t)move->allocated);
 	if (move->copy.fd >= 0) {
-		atomic_store(&file->object_shift, move->copy.shift);
+		atomic_store(&file->object.shift, move->copy.shift);
 		object_install(&move->call, file, move->copy.fd);
 	}
 	/* Programs still have descriptors of the old object, not of this object. */
-	atomic_store(&file->handed_out, atomic_load(&file->mapped) > 0);
+	atomic_store(&file->object.handed_out, atomic_load(&file->object.mapped) > 0);
 	atomic_store(&file->volume, move->to);
 
-	if (move->copy.fd < 0 && atomic_load(&file->fd) >= 0) {
-		object_replace_by_empty(atomic_load(&file->fd));
+	if (move->copy.fd < 0 && atomic_load(&file->object.fd) >= 0) {
+		object_replace_by_empty(atomic_load(&file->object.fd));
 		file_count_object(&move->call, 0, file_tmpfs(file));
 	}
-	atomic_store(&file->bounded, move->copy.tmpfs == SYSTEM_TMPFS_OWN);
+	atomic_store(&file->object.bounded, move->copy.tmpfs == SYSTEM_TMPFS_OWN);
 	if (old_object)
 		journal_drop(move->call.journal, FDSTORE_HOST, old_object);
 	if (move->charged < 0)

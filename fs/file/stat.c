@@ -53,7 +53,7 @@ bool file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data
 
 bool file_is_bounded(const struct file *file)
 {
-	return atomic_load(&file->bounded);
+	return atomic_load(&file->object.bounded);
 }
 
 bool file_is_unbounded(const struct file *file)
@@ -63,7 +63,8 @@ bool file_is_unbounded(const struct file *file)
 
 bool file_is_out(const struct file *file)
 {
-	return !file_is_device(file) && atomic_load(&file->fd) >= 0 &&
-	       atomic_load(&file->handed_out) &&
-	       (file_is_held(file) || (!atomic_load(&file->mapped) && !atomic_load(&file->leases)));
+	return !file_is_device(file) && atomic_load(&file->object.fd) >= 0 &&
+	       atomic_load(&file->object.handed_out) &&
+	       (file_is_held(file) ||
+		(!atomic_load(&file->object.mapped) && !atomic_load(&file->leases.count)));
 }

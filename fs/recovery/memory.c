@@ -68,7 +68,8 @@ static int file_add_extent(struct file *file, const struct journal_extent *image
 /* A corrupt record of a file makes the memory of this file missing, and affects no other file. */
 static int file_tolerate_corrupt(struct file *file, int rc)
 {
-	file->corrupt |= rc == -EUCLEAN;
+	if (rc == -EUCLEAN)
+		file_set_corrupt(file, true);
 	return rc == -EUCLEAN ? 0 : rc;
 }
 
@@ -84,7 +85,7 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	struct volume *volume = restore->volumes[image->volume];
 
 	if (view->kind == JOURNAL_FILE)
-		file->corrupt = false;
+		file_set_corrupt(file, false);
 	if (image->tail_shift > 63 || image->object_shift > 63 ||
 	    (image->n_extents && !volume->pool))
 		return file_tolerate_corrupt(file, -EUCLEAN);
@@ -93,8 +94,8 @@ int restore_file(struct restore *restore, struct inode *inode, const struct jour
 	if (view->kind == JOURNAL_FILE || !volume->pool)
 		extents_free(&file->extents);
 	file_set_object_id(file, volume->pool ? 0 : image->object);
-	atomic_store(&file->tail_shift, image->tail_shift);
-	atomic_store(&file->object_shift, image->object_shift);
+	atomic_store(&file->memory.tail_shift, image->tail_shift);
+	atomic_store(&file->object.shift, image->object_shift);
 	for (uint32_t i = 0; rc == 0 && i < image->n_extents; i++)
 		rc = file_add_extent(file, &extents[i]);
 	return file_tolerate_corrupt(file, rc);
@@ -107,7 +108,7 @@ int restore_cut(struct inode *inode, const struct journal_cut *image)
 	struct file *file = inode->file;
 
 	if (image->from == 0 && image->to == UINT64_MAX)
-		file->corrupt = false;
+		file_set_corrupt(file, false);
 	/* Extents are cut only where memory blocks begin. */
 	if (image->from % POOL_BLOCK_MIN || (image->to % POOL_BLOCK_MIN && image->to != UINT64_MAX))
 		return file_tolerate_corrupt(file, -EUCLEAN);
@@ -290,7 +291,7 @@ static int file_restore_extents(struct restore *restore, struct inode *inode, in
 {
 	struct file *file = inode->file;
 
-	if (file->corrupt) {
+	if (file_is_corrupt(file)) {
 		extents_free(&file->extents);
 		*missing = -EUCLEAN;
 		return 0;
@@ -304,11 +305,11 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 {
 	const struct fdstore_ops *fdstore = &restore->journal->fdstore;
 
-	if (!file_object_id(file) && !file->corrupt)
+	if (!file_object_id(file) && !file_is_corrupt(file))
 		return 0;
 	uint64_t id = fdstore_id(FDSTORE_HOST, last_id_raise(restore, file_object_id(file)));
 
-	if (file->corrupt || held_find(restore, id)) {
+	if (file_is_corrupt(file) || held_find(restore, id)) {
 		*missing = -EUCLEAN;
 		return 0;
 	}
@@ -322,12 +323,12 @@ static int file_restore_object(struct restore *restore, struct file *file, int *
 		return fd;
 	/* The last daemon may have been killed while it held a file lease to check for writers. */
 	fcntl(fd, F_SETLEASE, F_UNLCK);
-	atomic_store(&file->handed_out, true);
-	atomic_store(&file->bounded, system_object_tmpfs(fd) == SYSTEM_TMPFS_OWN);
+	atomic_store(&file->object.handed_out, true);
+	atomic_store(&file->object.bounded, system_object_tmpfs(fd) == SYSTEM_TMPFS_OWN);
 
 	uint64_t charge = host_due(file, fd);
 
-	atomic_store(&file->fd, fd);
+	atomic_store(&file->object.fd, fd);
 	atomic_store(&file->allocated, charge);
 	system_account_force(file_volume(file)->system, file_tmpfs(file), (int64_t)charge);
 	return held_claim(restore, id, NULL);
@@ -355,18 +356,18 @@ int restore_memory(struct restore *restore, struct inode *inode)
 
 	int missing = 0;
 
-	atomic_store(&file->leases, inode->uses.leases);
-	atomic_store(&file->held, inode->uses.leases);
-	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->backing_id))
-		atomic_store(&file->mapped, 1);
-	file->corrupt |=
-	    atomic_load(&file->fields->missing) || atomic_load(&file->fields->size) > FILE_SIZE_MAX;
+	atomic_store(&file->leases.count, inode->uses.leases);
+	atomic_store(&file->leases.held, inode->uses.leases);
+	if (restore->fs->mount == FS_MOUNT_KEPT && atomic_load(&file->object.backing_id))
+		atomic_store(&file->object.mapped, 1);
+	if (atomic_load(&file->fields->missing) || atomic_load(&file->fields->size) > FILE_SIZE_MAX)
+		file_set_corrupt(file, true);
 	int rc = file_is_device(file) ? file_restore_extents(restore, inode, &missing)
 				      : file_restore_object(restore, file, &missing);
 
 	if (missing)
 		restore_missing(restore, inode, missing);
-	if (rc == 0 && atomic_load(&file->fd) >= 0)
+	if (rc == 0 && atomic_load(&file->object.fd) >= 0)
 		rc = owner_take_object(restore->fs, inode, file_tmpfs(file), OWNER_ALWAYS);
 	if (rc == 0)
 		rc = file_charge_places(restore, inode);

@@ -164,16 +164,15 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 	ck_assert_uint_eq(inode->charges.bytes, inode->file->allocated);
 	counts_of(sum, inode->uid)[LEDGER_BYTES] += inode->charges.bytes;
 	/* A file that moved to a GPU keeps its object, which is empty then. */
-	ck_assert_uint_eq(inode->charges.objects, inode->file->fd >= 0);
+	ck_assert_uint_eq(inode->charges.objects, inode->file->object.fd >= 0);
 	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->charges.objects;
 	ck_assert_uint_eq(inode->charges.tmpfs, file_tmpfs(inode->file) == SYSTEM_TMPFS_OWN);
 	counts_of(sum, inode->uid)[LEDGER_HOST_TMPFS] += inode->charges.tmpfs;
-	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] +=
-	    inode->charges.objects * LEDGER_DESCRIPTOR;
+	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += inode->charges.objects * LEDGER_DESCRIPTOR;
 	if (inode->volume->device)
 		recount_device(inode, sum);
-	else if (inode->file->fd >= 0)
-		ck_assert_uint_eq(inode->charges.bytes, host_due(inode->file, inode->file->fd));
+	else if (inode->file->object.fd >= 0)
+		ck_assert_uint_eq(inode->charges.bytes, host_due(inode->file, inode->file->object.fd));
 }
 
 static inline void recount_pools(const struct volume *volume, const struct recount *sum)

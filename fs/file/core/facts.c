@@ -22,7 +22,7 @@ bool file_is_paged(const struct file *file)
 
 _Atomic int32_t *file_backing_id(struct file *file)
 {
-	return &file->backing_id;
+	return &file->object.backing_id;
 }
 
 uint32_t file_used_now(void)
@@ -37,5 +37,5 @@ uint32_t file_used(const struct file *file)
 
 enum file_away file_away(const struct file *file)
 {
-	return (enum file_away)atomic_load_explicit(&file->away, memory_order_relaxed);
+	return (enum file_away)atomic_load_explicit(&file->memory.away, memory_order_relaxed);
 }

@@ -35,7 +35,7 @@ int file_missing_note(struct file *file, uint32_t found)
 		    .into = span->offset,
 		};
 	}
-	atomic_store(&file->missing, missing);
+	atomic_store(&file->journaled.missing, missing);
 	return 0;
 }
 
@@ -75,6 +75,6 @@ void file_missing_empty(struct file *file, const struct file_call *call)
 	if (!missing)
 		return;
 	missing_chunks_drop(file, call, missing);
-	atomic_store(&file->missing, NULL);
+	atomic_store(&file->journaled.missing, NULL);
 	free(missing);
 }

@@ -39,8 +39,8 @@ static struct journal_file file_image(const struct file_call *call, const struct
 	    .ino = call->ino,
 	    .object = file_object_id(file),
 	    .volume = file_volume(file)->index,
-	    .tail_shift = file->tail_shift,
-	    .object_shift = file->object_shift,
+	    .tail_shift = file->memory.tail_shift,
+	    .object_shift = file->object.shift,
 	    .n_extents = n_extents,
 	};
 }

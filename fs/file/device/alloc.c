@@ -207,14 +207,14 @@ void device_update_accounting(struct file *file, int64_t bytes)
 	atomic_fetch_add(&file->allocated, (uint64_t)bytes);
 	if (!extents->count) {
 		extents_free(&file->extents);
-		atomic_store(&file->tail_blocks, 0);
-		atomic_store(&file->tail_end, 0);
+		atomic_store(&file->memory.tail_blocks, 0);
+		atomic_store(&file->memory.tail_end, 0);
 		return;
 	}
 	const struct extent *last = &extents->at[extents->count - 1];
 
-	atomic_store(&file->tail_blocks, (uint32_t)(last->span.bytes / POOL_BLOCK_MIN));
-	atomic_store(&file->tail_end, extent_end(last));
+	atomic_store(&file->memory.tail_blocks, (uint32_t)(last->span.bytes / POOL_BLOCK_MIN));
+	atomic_store(&file->memory.tail_end, extent_end(last));
 }
 
 int device_free_range(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)

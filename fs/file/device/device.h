@@ -76,7 +76,7 @@ void allocation_undo(struct allocation *allocation);
  * blocks. */
 static inline void allocation_note_unit(const struct allocation *allocation, struct file *file)
 {
-	atomic_store(&file->tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
+	atomic_store(&file->memory.tail_shift, (uint8_t)__builtin_ctzll(allocation->layout.unit));
 	if (allocation->place != PLACE_GPU)
 		file_note_left(file);
 }

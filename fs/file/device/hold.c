@@ -80,8 +80,8 @@ void device_shelve(const struct file *file, const struct file_call *call, struct
 	uint32_t n_kept = 0;
 
 	/* After device_hold has read the owner: a change of the owner sets FILE_UNCLEAN first. */
-	if (!call->holds || (atomic_load(&file->leased) & FILE_UNCLEAN) ||
-	    atomic_load(&file->leases) || atomic_load(&file->loose) ||
+	if (!call->holds || (atomic_load(&file->memory.leased) & FILE_UNCLEAN) ||
+	    atomic_load(&file->leases.count) || atomic_load(&file->leases.loose) ||
 	    held_spans_zero(call, extents) < 0)
 		return;
 	EXTENTS_FOREACH (extent, extents)

@@ -96,7 +96,8 @@ int device_zero_end(struct file *file, const struct file_call *call, uint64_t to
 {
 	uint64_t size = atomic_load(&file->fields->size), end = align_up(size, CHUNK_ALIGN);
 
-	if (to <= size || !(atomic_load(&file->leased) & FILE_LEASED) || !file_zeroes_end(file))
+	if (to <= size || !(atomic_load(&file->memory.leased) & FILE_LEASED) ||
+	    !file_zeroes_end(file))
 		return 0;
 	return device_zero_now(&file->extents, call, size, to < end ? to : end);
 }
@@ -127,11 +128,11 @@ uint64_t device_size(const struct file *file)
 
 static uint64_t device_allocated(const struct file *file)
 {
-	uint64_t unit = 1ULL << atomic_load(&file->tail_shift);
+	uint64_t unit = 1ULL << atomic_load(&file->memory.tail_shift);
 	uint64_t data_end = atomic_load(&file->fields->size),
 		 reserved = atomic_load(&file->fields->reserved);
-	uint64_t end = atomic_load(&file->tail_end);
-	uint64_t start = end - atomic_load(&file->tail_blocks) * POOL_BLOCK_MIN;
+	uint64_t end = atomic_load(&file->memory.tail_end);
+	uint64_t start = end - atomic_load(&file->memory.tail_blocks) * POOL_BLOCK_MIN;
 	uint64_t allocated = atomic_load(&file->allocated);
 
 	data_end = align_up(data_end > reserved ? data_end : reserved, unit);

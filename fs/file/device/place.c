@@ -145,7 +145,7 @@ static int64_t extents_place_next(struct file *file, const struct file_call *cal
 		return 0;
 	if (!run_find(file, placing, volume_max_chunk(volume, placing->to), &run)) {
 		if (placing->to == PLACE_GPU)
-			atomic_store(&file->away, FILE_HERE);
+			atomic_store(&file->memory.away, FILE_HERE);
 		return 0;
 	}
 	/* Sharers use the chunks themselves. */

@@ -15,7 +15,7 @@
 /* Blocks beyond the end, reserved or from a huge page, could hide a hole. */
 bool host_has_no_holes(const struct file *file, const struct stat *st)
 {
-	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+	uint64_t page = 1ULL << atomic_load(&file->object.shift);
 
 	return (page == POOL_BLOCK_MIN || (uint64_t)st->st_size % page == 0) &&
 	       atomic_load(&file->fields->reserved) <= (uint64_t)st->st_size &&
@@ -24,14 +24,14 @@ bool host_has_no_holes(const struct file *file, const struct stat *st)
 
 static bool host_is_promised(const struct file *file)
 {
-	return atomic_load(&file->leases) > 0 || atomic_load(&file->mapped) > 0;
+	return atomic_load(&file->leases.count) > 0 || atomic_load(&file->object.mapped) > 0;
 }
 
 /* The most memory that mappings of a file of this size can allocate: the object's mount is
  * bounded. */
 static uint64_t object_bytes_most(const struct file *file, uint64_t size)
 {
-	uint64_t whole = align_up(size, 1ULL << atomic_load(&file->object_shift));
+	uint64_t whole = align_up(size, 1ULL << atomic_load(&file->object.shift));
 	uint64_t limit = system_bytes(atomic_load(&file->volume)->system);
 
 	return whole < limit ? whole : limit;
@@ -43,21 +43,22 @@ bool host_is_out(struct file *file, int fd)
 {
 	struct volume *volume = atomic_load(&file->volume);
 
-	if (!atomic_load(&file->handed_out))
+	if (!atomic_load(&file->object.handed_out))
 		return false;
 	if (host_is_promised(file) || system_object_is_held(volume->system, fd))
 		return true;
-	atomic_store(&file->handed_out, false);
+	atomic_store(&file->object.handed_out, false);
 	/* Another thread may have made a promise in between. */
 	if (host_is_promised(file))
-		atomic_store(&file->handed_out, true);
+		atomic_store(&file->object.handed_out, true);
 	return host_is_promised(file);
 }
 
 static bool object_is_held(const struct file *file)
 {
-	return atomic_load(&file->handed_out) &&
-	       system_object_is_held(atomic_load(&file->volume)->system, atomic_load(&file->fd));
+	return atomic_load(&file->object.handed_out) &&
+	       system_object_is_held(atomic_load(&file->volume)->system,
+				     atomic_load(&file->object.fd));
 }
 
 bool host_has_descriptors(const struct file *file)
@@ -67,13 +68,13 @@ bool host_has_descriptors(const struct file *file)
 
 bool host_is_shared(const struct file *file)
 {
-	return atomic_load(&file->leases) > 1 || atomic_load(&file->mapped) > 0 ||
+	return atomic_load(&file->leases.count) > 1 || atomic_load(&file->object.mapped) > 0 ||
 	       object_is_held(file);
 }
 
 static bool object_is_limited(const struct file *file, int fd)
 {
-	return atomic_load(&file->bounded) && system_object_limit(fd) < SYSTEM_UNLIMITED;
+	return atomic_load(&file->object.bounded) && system_object_limit(fd) < SYSTEM_UNLIMITED;
 }
 
 /* The bytes to charge for a file of this size that programs have. */
@@ -82,7 +83,7 @@ static uint64_t host_due_out(const struct file *file, int fd, uint64_t size)
 	uint64_t allocated = object_taken(fd), limit = object_bytes_most(file, size);
 
 	/* The least limit that a tmpfs can have. */
-	if (atomic_load(&file->bounded) && limit < POOL_BLOCK_MIN)
+	if (atomic_load(&file->object.bounded) && limit < POOL_BLOCK_MIN)
 		limit = POOL_BLOCK_MIN;
 	return allocated > limit ? allocated : limit;
 }
@@ -100,12 +101,12 @@ uint64_t host_due(struct file *file, int fd)
 static int64_t host_precharge_growth(struct file *file, const struct file_call *call, uint64_t size)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	uint64_t due = host_due_out(file, fd, size);
 	int64_t growth = (int64_t)(due - atomic_load(&file->allocated));
 	int rc = growth > 0 ? host_charge(file, call, growth) : 0;
 
-	if (rc == 0 && atomic_load(&file->bounded)) {
+	if (rc == 0 && atomic_load(&file->object.bounded)) {
 		rc = system_object_raise_limit(volume->system, fd, due);
 		if (rc < 0 && growth > 0)
 			host_charge(file, call, -growth);
@@ -115,7 +116,7 @@ static int64_t host_precharge_growth(struct file *file, const struct file_call *
 
 void host_lower_limit(struct file *file, uint64_t size)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 
 	/* Refused if a program has filled the memory again. Then the charge stays too. */
 	if (object_is_limited(file, fd))
@@ -127,14 +128,14 @@ void host_lower_limit(struct file *file, uint64_t size)
  * without regard to the quota. */
 int host_promise(struct file *file, const struct file_call *call, _Atomic uint32_t *promises)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	int64_t paid = fd < 0 ? 0 : host_precharge_growth(file, call, object_size(fd));
 
 	if (paid < 0)
 		return (int)paid;
 	if (promises)
 		atomic_fetch_add(promises, 1);
-	atomic_store(&file->handed_out, true);
+	atomic_store(&file->object.handed_out, true);
 	if (fd >= 0)
 		host_update_accounting(file, call, paid);
 	return 0;
@@ -156,8 +157,8 @@ int host_charge(struct file *file, const struct file_call *call, int64_t bytes)
 int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t from, uint64_t to)
 {
 	struct volume *volume = atomic_load(&file->volume);
-	int fd = atomic_load(&file->fd);
-	uint64_t page = 1ULL << atomic_load(&file->object_shift);
+	int fd = atomic_load(&file->object.fd);
+	uint64_t page = 1ULL << atomic_load(&file->object.shift);
 
 	from = align_down(from, page);
 	to = align_up(to, page);
@@ -190,7 +191,7 @@ int64_t host_precharge(struct file *file, const struct file_call *call, uint64_t
 
 void host_update_accounting(struct file *file, const struct file_call *call, int64_t precharged)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	uint64_t now;
 
 	/* Other writers update the charge at the same time: each thread charges the difference to
@@ -214,6 +215,6 @@ bool host_is_unbounded(const struct file *file)
 {
 	const struct volume *volume = file_volume(file);
 
-	return volume->system && atomic_load(&file->fd) >= 0 && !atomic_load(&file->bounded) &&
-	       system_has_own_tmpfs(volume->system);
+	return volume->system && atomic_load(&file->object.fd) >= 0 &&
+	       !atomic_load(&file->object.bounded) && system_has_own_tmpfs(volume->system);
 }

@@ -13,7 +13,7 @@
 int host_export(struct file *file, struct journal *journal, enum file_share_access access,
 		uint64_t size, uint32_t first, struct file_chunk *chunks, uint32_t max)
 {
-	int object = atomic_load(&file->fd);
+	int object = atomic_load(&file->object.fd);
 	char path[32];
 
 	(void)journal;

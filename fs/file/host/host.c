@@ -17,7 +17,7 @@
 ssize_t host_read(struct file *file, const struct file_call *call, void *to, size_t bytes,
 		  uint64_t offset)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	uint64_t n_read = 0;
 	int rc = fd < 0 ? 0 : io_read_at(fd, to, bytes, offset, &n_read);
 
@@ -27,12 +27,12 @@ ssize_t host_read(struct file *file, const struct file_call *call, void *to, siz
 
 int host_zero_end(struct file *file, uint64_t to)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	uint64_t size = object_size(fd);
 	/* The other pages of a huge page may be memory that fallocate reserved. */
 	bool reserved = atomic_load(&file->fields->reserved) > size;
 	uint8_t shift =
-	    reserved ? (uint8_t)__builtin_ctzll(POOL_BLOCK_MIN) : atomic_load(&file->object_shift);
+	    reserved ? (uint8_t)__builtin_ctzll(POOL_BLOCK_MIN) : atomic_load(&file->object.shift);
 
 	return to > size && file_zeroes_end(file) ? object_zero_end(fd, shift) : 0;
 }
@@ -40,7 +40,7 @@ int host_zero_end(struct file *file, uint64_t to)
 ssize_t host_write(struct file *file, const struct file_call *call, const void *from, size_t bytes,
 		   uint64_t offset, int refused)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 
 	if (fd < 0)
 		return refused;
@@ -59,7 +59,7 @@ ssize_t host_write(struct file *file, const struct file_call *call, const void *
 
 int64_t host_seek(struct file *file, uint64_t offset, int whence)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	off_t found = fd < 0 ? -1 : lseek(fd, (off_t)offset, whence);
 
 	if (fd < 0)
@@ -69,7 +69,7 @@ int64_t host_seek(struct file *file, uint64_t offset, int whence)
 
 bool host_file_next_run(struct file *file, uint64_t offset, uint64_t end, struct data_run *run)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	struct stat st;
 
 	if (offset >= end || fd < 0 || fstat(fd, &st) < 0 || offset >= (uint64_t)st.st_size ||
@@ -140,33 +140,33 @@ int host_make_object(struct file *file, struct volume *volume, const struct file
 {
 	struct host_object object;
 
-	if (atomic_load(&file->fd) >= 0)
+	if (atomic_load(&file->object.fd) >= 0)
 		return 0;
 	/* Before the lock, which another thread may take under an inode's lock. */
 	enum system_tmpfs tmpfs = host_tmpfs_wanted(call);
 
 	scoped_lock(object_lock(file));
-	if (atomic_load(&file->fd) >= 0)
+	if (atomic_load(&file->object.fd) >= 0)
 		return 0;
 
 	int rc = host_new_object(volume, call, tmpfs, &object);
 
 	if (rc < 0)
 		return rc;
-	atomic_store(&file->object_shift, object.shift);
-	atomic_store(&file->bounded, object.tmpfs == SYSTEM_TMPFS_OWN);
+	atomic_store(&file->object.shift, object.shift);
+	atomic_store(&file->object.bounded, object.tmpfs == SYSTEM_TMPFS_OWN);
 	file_set_object_id(file, object.id);
 	file_record_object(call, file);
-	atomic_store(&file->fd, object.fd);
+	atomic_store(&file->object.fd, object.fd);
 	return 0;
 }
 
 int host_truncate(struct file *file, const struct file_call *call, uint64_t size)
 {
-	int rc = size || atomic_load(&file->fd) >= 0
+	int rc = size || atomic_load(&file->object.fd) >= 0
 		     ? host_make_object(file, atomic_load(&file->volume), call)
 		     : 0;
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 
 	if (rc < 0 || fd < 0)
 		return rc;
@@ -196,11 +196,11 @@ int host_allocate(struct file *file, const struct file_call *call, int mode, uin
 {
 	bool punch = mode & FALLOC_FL_PUNCH_HOLE;
 
-	if (punch && atomic_load(&file->fd) < 0)
+	if (punch && atomic_load(&file->object.fd) < 0)
 		return 0;
 
 	int rc = host_make_object(file, atomic_load(&file->volume), call),
-	    fd = atomic_load(&file->fd);
+	    fd = atomic_load(&file->object.fd);
 
 	if (rc < 0)
 		return rc;

@@ -9,17 +9,17 @@
 
 static uint64_t host_size(const struct file *file)
 {
-	return object_size(atomic_load(&file->fd));
+	return object_size(atomic_load(&file->object.fd));
 }
 
 static struct object_stat host_stat(const struct file *file)
 {
-	return object_stat(atomic_load(&file->fd));
+	return object_stat(atomic_load(&file->object.fd));
 }
 
 static void host_describe(struct file *file, FILE *out)
 {
-	int fd = atomic_load(&file->fd);
+	int fd = atomic_load(&file->object.fd);
 	uint64_t end = fd < 0 ? 0 : object_size(fd);
 	struct data_run run;
 
@@ -63,7 +63,7 @@ static void host_trim(struct file *file, const struct file_call *call)
 
 static void host_settle_charge(struct file *file, const struct file_call *call)
 {
-	if (atomic_load(&file->fd) >= 0)
+	if (atomic_load(&file->object.fd) >= 0)
 		host_update_accounting(file, call, 0);
 }
 
@@ -75,7 +75,7 @@ static int host_make_exportable(struct file *file, const struct file_call *call)
 static bool host_is_exportable(struct file *file, const struct file_call *call)
 {
 	(void)call;
-	return atomic_load(&file->fd) >= 0;
+	return atomic_load(&file->object.fd) >= 0;
 }
 
 /* The lease is counted: a quota that comes above the file from here on finds the file leased. */
@@ -90,12 +90,12 @@ static int host_promise_lease(struct file *file, const struct file_call *call,
 
 static int host_promise_mapping(struct file *file, const struct file_call *call)
 {
-	return host_promise(file, call, &file->mapped);
+	return host_promise(file, call, &file->object.mapped);
 }
 
 static void host_record_empty(struct file *file, const struct file_call *call)
 {
-	if (atomic_load(&file->fd) >= 0)
+	if (atomic_load(&file->object.fd) >= 0)
 		return;
 	file_set_object_id(file, 0);
 	file_record_object(call, file);

@@ -79,7 +79,7 @@ void file_old_memory_end(struct file *file)
 	/* Under layout_lock: memory that the file frees concurrently is either found here or never
 	 * added. */
 	file_lock_layout(file);
-	if (atomic_fetch_sub(&file->loose, 1) == 1)
+	if (atomic_fetch_sub(&file->leases.loose, 1) == 1)
 		old_memory = old_memory_take(file);
 	brlock_write_unlock(&file->layout_lock);
 	while (old_memory) {

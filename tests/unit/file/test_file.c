@@ -65,7 +65,7 @@ START_TEST(test_empty_files_cost_nothing)
 	ck_assert_int_eq(file_seek(file, 0, SEEK_DATA), -ENXIO);
 	ck_assert_int_eq(file_seek(file, 0, SEEK_HOLE), -ENXIO);
 	ck_assert_int_eq(file_truncate(file, &f.call, 0), 0);
-	ck_assert_int_eq(atomic_load(&file->fd), -1);
+	ck_assert_int_eq(atomic_load(&file->object.fd), -1);
 	file_free(file, &f.call);
 }
 END_TEST

@@ -87,7 +87,7 @@ START_TEST(readers_get_blocks)
 		/* All but the first two pieces, and pieces at the end. */
 		ck_assert_uint_ge(n, SIZE / pieces[i] - 4);
 	}
-	ck_assert_uint_eq(atomic_load(&file->ahead), 0);
+	ck_assert_uint_eq(atomic_load(&file->memory.ahead), 0);
 	ahead_trim(fixture.ahead);
 	ck_assert_uint_gt(compare(file, data, 0, SIZE, MIB), 0);
 	file_free(file, &fixture.call);
@@ -129,7 +129,7 @@ START_TEST(readers_into_unaligned_memory_get_blocks)
 		ck_assert_uint_ge(unaligned(file, 2 * MIB, offs[i]), 60);
 		ck_assert_uint_ge(unaligned(file, 512 * KIB, offs[i]), 80);
 	}
-	ck_assert_uint_eq(atomic_load(&file->ahead), 0);
+	ck_assert_uint_eq(atomic_load(&file->memory.ahead), 0);
 	file_free(file, &fixture.call);
 }
 END_TEST
@@ -243,9 +243,9 @@ START_TEST(changed_bytes_are_read)
 	uint64_t middle = SIZE / 2;
 
 	ck_assert_uint_gt(compare(file, data, 0, middle, PIECE), 0);
-	ck_assert_uint_gt(atomic_load(&file->ahead), 0);
+	ck_assert_uint_gt(atomic_load(&file->memory.ahead), 0);
 	changes[_i](file, middle);
-	ck_assert_uint_eq(atomic_load(&file->ahead), 0);
+	ck_assert_uint_eq(atomic_load(&file->memory.ahead), 0);
 	compare(file, data, middle, SIZE, PIECE);
 	file_free(file, &fixture.call);
 }
@@ -266,7 +266,7 @@ START_TEST(a_freed_file_has_no_blocks)
 	struct file *file = file_filled(GPU0);
 
 	compare(file, data, 0, SIZE / 2, PIECE);
-	ck_assert_uint_gt(atomic_load(&file->ahead), 0);
+	ck_assert_uint_gt(atomic_load(&file->memory.ahead), 0);
 	file_free(file, &fixture.call);
 	/* The next file may have the same address. */
 	memset(data, 7, SIZE);

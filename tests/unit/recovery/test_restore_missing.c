@@ -198,7 +198,7 @@ START_TEST(objects)
 {
 	struct inode *top = inode_find(&fixture, fixture.volumes[fixture.n_volumes - 1].root_ino);
 	struct inode *one = made(top, "one", 5000), *two = made(top, "two", 5000);
-	uint64_t id = fdstore_id(FDSTORE_HOST, one->file->object);
+	uint64_t id = fdstore_id(FDSTORE_HOST, one->file->journaled.object_id);
 	int was = held_take(&held, id);
 
 	held_drop(&held, id);
