@@ -14,31 +14,6 @@ bool file_is_missing(const struct file *file)
 	       atomic_load_explicit(&file->fields->missing, memory_order_relaxed);
 }
 
-int file_missing_note(struct file *file, uint32_t found)
-{
-	uint32_t n = file->extents.count;
-	struct file_missing *missing =
-	    calloc(1, sizeof(*missing) + n * sizeof(struct journal_extent));
-
-	if (!missing)
-		return -ENOMEM;
-	missing->n_extents = n;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct extent *extent = &file->extents.at[i];
-		const struct span *span = &extent->span;
-
-		missing->extents[i] = (struct journal_extent){
-		    .offset = extent->offset,
-		    .bytes = span->bytes,
-		    .chunk =
-			i < found ? journal_chunk(span->chunk) : (uint64_t)(uintptr_t)span->chunk,
-		    .into = span->offset,
-		};
-	}
-	atomic_store(&file->journaled.missing, missing);
-	return 0;
-}
-
 void file_missing_mark(struct file *file, int error)
 {
 	if (error == -EUCLEAN)

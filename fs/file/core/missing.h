@@ -21,11 +21,6 @@ struct file_missing {
 
 bool file_is_missing(const struct file *file);
 
-/* For recovery: copies the file's extents for the journal, before the extents that were not found
- * are removed from file->extents. The first extents, up to found, have a chunk; later extents have
- * only a chunk's number in place of the pointer. 0 or -ENOMEM. */
-int file_missing_note(struct file *file, uint32_t found);
-
 /* For recovery: marks a file whose memory could not be restored because of error. After -EUCLEAN
  * the memory is lost for good, because other files may get the memory. */
 void file_missing_mark(struct file *file, int error);
