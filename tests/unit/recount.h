@@ -168,11 +168,13 @@ static inline void recount_inode(struct fs *fs, struct inode *inode, void *conte
 	counts_of(sum, inode->uid)[LEDGER_HOST_FILES] += inode->charges.objects;
 	ck_assert_uint_eq(inode->charges.tmpfs, file_tmpfs(inode->file) == SYSTEM_TMPFS_OWN);
 	counts_of(sum, inode->uid)[LEDGER_HOST_TMPFS] += inode->charges.tmpfs;
-	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] += inode->charges.objects * LEDGER_DESCRIPTOR;
+	counts_of(sum, inode->uid)[LEDGER_DESCRIPTORS] +=
+	    inode->charges.objects * LEDGER_DESCRIPTOR;
 	if (inode->volume->device)
 		recount_device(inode, sum);
 	else if (inode->file->object.fd >= 0)
-		ck_assert_uint_eq(inode->charges.bytes, host_due(inode->file, inode->file->object.fd));
+		ck_assert_uint_eq(inode->charges.bytes,
+				  host_due(inode->file, inode->file->object.fd));
 }
 
 static inline void recount_pools(const struct volume *volume, const struct recount *sum)
