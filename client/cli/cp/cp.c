@@ -8,8 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/output.h"
@@ -23,53 +21,6 @@
 #define TICK_SECONDS  0.1
 /* Ticks between two notes of the progress: a copy that is killed loses no more than this time. */
 #define NOTE_TICKS 10
-
-atomic_int cp_signal;
-int cp_signal_fd = -1;
-
-bool cp_stopped(const struct cp *cp)
-{
-	return atomic_load(&cp_signal) || atomic_load(&cp->halted);
-}
-
-void cp_failed(struct cp *cp, int status)
-{
-	scoped_lock(&cp->lock);
-	if (!cp->status)
-		cp->status = status;
-	/* All later files would fail in the same way. */
-	if (status == CLI_FULL || status == CLI_DEAD)
-		atomic_store(&cp->halted, true);
-}
-
-/* Catches the first signal only: a second signal ends the program by its default action. */
-static void signal_handle(int number)
-{
-	uint64_t increment = 1;
-	int saved = errno;
-
-	atomic_store(&cp_signal, number);
-	if (write(cp_signal_fd, &increment, sizeof(increment)) < 0)
-		errno = saved;
-	errno = saved;
-}
-
-static int signals_catch(void)
-{
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = signal_handle, .sa_flags = (int)SA_RESETHAND},
-			 old_action;
-
-	cp_signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (cp_signal_fd < 0)
-		return -errno;
-	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		/* A signal that nohup(1) ignores stays ignored. */
-		if (sigaction(numbers[i], NULL, &old_action) == 0 &&
-		    old_action.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &action, NULL);
-	return 0;
-}
 
 /* Ends the program by the signal, for the shell that waits. */
 static void signal_raise(const struct cp *cp)
@@ -238,7 +189,7 @@ static void note_foreign(void)
 
 static int files_copy(struct cp *cp, char **words, int count)
 {
-	int error = signals_catch();
+	int error = cp_signals_catch();
 
 	if (error)
 		return cli_fail("eventfd", -error);

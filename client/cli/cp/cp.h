@@ -148,21 +148,24 @@ struct cp {
 	double started;	    /* cli_seconds */
 };
 
+/* state.c: the lowest source, which calls no other source of cp. */
 /* The signal that asked cp to end, or 0; and a descriptor that is readable after the signal. */
 extern atomic_int cp_signal;
 extern int cp_signal_fd;
+/* Catches signals that end a program: 0 or -errno. */
+int cp_signals_catch(void);
 
 bool cp_stopped(const struct cp *cp);
 /* Sets the exit status, unless an earlier failure has set it. */
 void cp_failed(struct cp *cp, int status);
+/* For --verbose: reports a finished name. Any thread may call this. */
+void cp_tell(const struct cp *cp, const char *from, const char *to);
 
 /* walk.c. Queues the files of a source, and makes the directories. to.name "": the directory
  * itself. */
 void cp_walk(struct cp *cp, const char *from, const struct cp_target *to);
 /* The directory's path and a name in it, allocated; NULL: no memory. */
 char *cp_join(const char *dir, const char *name);
-/* For --verbose: reports a finished name. Any thread may call this. */
-void cp_tell(const struct cp *cp, const char *from, const char *to);
 
 /* target.c: the directories of the target. */
 /* Finds the target that the command line names: a directory (name is NULL), or a name in a

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
 #include "client/cli/cp/walk.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
@@ -31,22 +30,6 @@ char *cp_join(const char *dir, const char *name)
 	if (length == 1 && *dir == '/')
 		length = 0;
 	return asprintf(&path, "%.*s/%s", (int)length, dir, name) < 0 ? NULL : path;
-}
-
-void cp_tell(const struct cp *cp, const char *from, const char *to)
-{
-	AUTO_FREE char *shown_from = NULL, *shown_to = NULL;
-
-	if (!cp->options.verbose)
-		return;
-	shown_from = output_escape(from);
-	shown_to = output_escape(to);
-	if (!shown_from || !shown_to)
-		return;
-	if (atomic_exchange(&cli_line_open, false))
-		fputs("\r\033[K", stderr);
-	/* With --json, standard output has JSON only. */
-	fprintf(cp->options.json ? stderr : stdout, "'%s' -> '%s'\n", shown_from, shown_to);
 }
 
 static void path_fail(struct cp *cp, const char *path, int error)
