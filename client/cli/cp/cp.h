@@ -230,8 +230,16 @@ bool cp_file_copied(struct cp *cp, struct cp_file *file);
 void cp_file_end(struct cp *cp, struct cp_file *file);
 void cp_file_free(struct cp_file *file);
 void cp_file_fail(struct cp_file *file, const char *path, int error);
+
+/* marks.c: the ends, marks and sums of a file's parts. */
+/* The end of a part, if the file has parts of so many bytes. */
+uint64_t cp_part_end(const struct cp_file *file, uint64_t part, uint64_t bytes);
+/* The size of a part in bytes. */
+uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
 /* Makes room for the marks and sums of so many parts: 0 or ENOMEM. */
-int cp_file_room(struct cp_file *file, uint64_t parts, bool sums);
+int cp_marks_reserve(struct cp_file *file, uint64_t parts, bool sums);
+/* The number of bytes from the start that are copied. */
+uint64_t cp_marks_prefix(const struct cp_file *file);
 
 /* Staging memory on the mount of the last file. */
 struct cp_staging {
@@ -252,8 +260,6 @@ bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
 
 /* Reads all bytes: 0, or an errno. ESTALE: the file has become shorter. */
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset);
-/* The size of a part in bytes. */
-uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part);
 
 /* staged.c. Copies a part through the thread's staging memory. False: no staging memory for this
  * file. The file keeps an error. */
@@ -280,8 +286,6 @@ int cp_partial_open(int folder, const char *name, const struct stat *st, struct 
 		    uint64_t *bytes_kept);
 /* Notes the progress for a later run: 0 or -errno. */
 int cp_partial_keep(int fd, const struct stat *st, uint64_t bytes);
-/* The number of bytes from the start that are copied. */
-uint64_t cp_file_prefix(const struct cp_file *file);
 void cp_partial_note_all(struct cp *cp);
 
 /* progress.c: draws the progress. The main thread alone may call this. */

@@ -41,41 +41,6 @@ void cp_file_fail(struct cp_file *file, const char *path, int error)
 		file->error_path = path;
 }
 
-int cp_file_room(struct cp_file *file, uint64_t parts, bool sums)
-{
-	uint64_t room = file->marks_room ? file->marks_room : 64;
-
-	if (parts <= file->marks_room)
-		return 0;
-	while (room < parts)
-		room *= 2;
-	_Atomic unsigned char *marks = realloc(file->marks, room);
-
-	if (!marks)
-		return ENOMEM;
-	memset((void *)(marks + file->marks_room), CP_TODO, room - file->marks_room);
-	file->marks = marks;
-	if (sums) {
-		uint64_t *new_sums = reallocarray(file->sums, room, sizeof(*new_sums));
-
-		if (!new_sums)
-			return ENOMEM;
-		file->sums = new_sums;
-	}
-	file->marks_room = room;
-	return 0;
-}
-
-uint64_t cp_file_prefix(const struct cp_file *file)
-{
-	uint64_t part = 0, parts = atomic_load(&file->parts);
-
-	while (part < parts && part < file->marks_room &&
-	       atomic_load(&file->marks[part]) != CP_TODO)
-		part++;
-	return part * file->part_bytes < file->size ? part * file->part_bytes : file->size;
-}
-
 /* Opens the source, without the links that the walk has not followed. O_NONBLOCK: a thread must not
  * wait for the writer of a pipe without being able to end. Gives the descriptor, or -errno. */
 static int source_open(const struct cp *cp, const struct cp_source *from, int flags)
@@ -189,7 +154,7 @@ static int file_set_parts(struct cp *cp, struct cp_file *file)
 	}
 	uint64_t parts = (file->size + file->part_bytes - 1) / file->part_bytes;
 	uint64_t first = file->resumed / file->part_bytes;
-	int error = cp_file_room(file, parts, cp->options.verify && file->method == CP_RANGES);
+	int error = cp_marks_reserve(file, parts, cp->options.verify && file->method == CP_RANGES);
 
 	if (error)
 		return error;
@@ -305,7 +270,7 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 	if (file->out < 0)
 		return;
 	if (cp->options.resume && file->method == CP_RANGES && atomic_load(&file->error) != EBADMSG)
-		bytes_kept = cp_file_prefix(file);
+		bytes_kept = cp_marks_prefix(file);
 	if (bytes_kept && cp_partial_keep(file->out, &file->st, bytes_kept) == 0) {
 		cli_error("%s: %s of %s are kept: run the same command to continue", file->to.path,
 			  output_size(bytes_kept, kept_text), output_size(file->size, size));

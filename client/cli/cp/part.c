@@ -3,7 +3,6 @@
 /* gpumem cp: copies or verifies a part of a file. */
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -41,18 +40,6 @@ int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offse
 	int rc = io_read_at(file->in, to + n_read, bytes - n_read, offset + n_read, &n_read);
 
 	return rc < 0 ? -rc : n_read == bytes ? 0 : ESTALE;
-}
-
-static uint64_t part_end(const struct cp_file *file, uint64_t part, uint64_t bytes)
-{
-	uint64_t end = (part + 1) * bytes;
-
-	return end < file->size ? end : file->size;
-}
-
-uint64_t cp_part_bytes(const struct cp_file *file, uint64_t part)
-{
-	return part_end(file, part, file->part_bytes) - part * file->part_bytes;
 }
 
 static void part_mark(struct cp_file *file, uint64_t part, const char *data, uint64_t bytes)
@@ -146,7 +133,7 @@ static bool part_copy_on_mount(struct cp *cp, struct cp_file *file, char *buffer
 
 	if (part >= file->parts)
 		return false;
-	uint64_t at = part * CP_PART_ON_MOUNT, end = part_end(file, part, CP_PART_ON_MOUNT);
+	uint64_t at = part * CP_PART_ON_MOUNT, end = cp_part_end(file, part, CP_PART_ON_MOUNT);
 
 	while (at < end && !atomic_load(&file->error) && !cp_stopped(cp)) {
 		off_t in = (off_t)at, out = (off_t)at;
@@ -215,7 +202,7 @@ static bool part_copy_stream(struct cp *cp, struct cp_file *file, char *buffer)
 	uint64_t bytes = ended ? 0 : pipe_read(file, buffer, &error);
 
 	if (!ended && bytes)
-		error = error ? error : cp_file_room(file, part + 1, cp->options.verify);
+		error = error ? error : cp_marks_reserve(file, part + 1, cp->options.verify);
 	if (!error && bytes)
 		part_mark(file, part, buffer, bytes);
 	file->size += bytes;
@@ -258,7 +245,7 @@ static bool part_verify(struct cp *cp, struct cp_file *file, const struct cp_buf
 
 	if (part >= file->parts)
 		return false;
-	uint64_t bytes = part_end(file, part, CP_PART) - part * CP_PART;
+	uint64_t bytes = cp_part_end(file, part, CP_PART) - part * CP_PART;
 	int error = part_source_sum(file, part, buffers->source, bytes, &source_sum);
 
 	if (error) {

@@ -145,7 +145,7 @@ void cp_partial_note_all(struct cp *cp)
 {
 	for (struct cp_file *file = cp->open; file; file = file->following) {
 		uint64_t bytes_kept = file->method == CP_RANGES && file->phase == CP_COPYING
-					  ? cp_file_prefix(file)
+					  ? cp_marks_prefix(file)
 					  : 0;
 
 		if (bytes_kept && file->out >= 0)

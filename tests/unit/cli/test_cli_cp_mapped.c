@@ -157,7 +157,7 @@ static void copy_part(enum cp_step step, struct cp_buffers *buffers)
 	file.room_made = true;
 	file.part_bytes = SOURCE_BYTES;
 	file.parts = 1;
-	ck_assert_int_eq(cp_file_room(&file, 1, false), 0);
+	ck_assert_int_eq(cp_marks_reserve(&file, 1, false), 0);
 	ck_assert(cp_part(&cp, &file, buffers));
 	ck_assert_int_eq(file.error, 0);
 	ck_assert_int_eq(pread(file.out, got, SOURCE_BYTES, 0), SOURCE_BYTES);
