@@ -258,7 +258,7 @@ struct cp_buffers {
 /* part.c: takes the next part of the file and copies or verifies it. False: no parts are left. */
 bool cp_part(struct cp *cp, struct cp_file *file, struct cp_buffers *buffers);
 
-/* Reads all bytes: 0, or an errno. ESTALE: the file has become shorter. */
+/* read.c. Reads all bytes: 0, or an errno. ESTALE: the file has become shorter. */
 int cp_read(const struct cp_file *file, char *to, uint64_t bytes, uint64_t offset);
 
 /* staged.c. Copies a part through the thread's staging memory. False: no staging memory for this
