@@ -105,7 +105,7 @@ struct cp_file {
 	_Atomic uint64_t next;	/* number of the next part */
 	_Atomic int error;	/* errno of the first error */
 	const char *error_path;
-	atomic_bool room_made; /* cp_file_make_room has returned; written under cp.lock */
+	atomic_bool room_made; /* the room was made, or there is none; written under cp.lock */
 	char *mapped;	       /* a mapping of all of out, for cp_mapped_fill alone; or NULL */
 	/* For each part a mark and, when verifying, a sum. */
 	_Atomic unsigned char *marks;
@@ -209,9 +209,6 @@ int cp_attributes(int from, int fd, const struct stat *st, const struct stat *no
 
 /* pool.c */
 void cp_queue(struct cp *cp, struct cp_file *file);
-/* Waits until the target has room for all bytes. False: there is no room, as the file's error says.
- */
-bool cp_await_room(struct cp *cp, struct cp_file *file);
 void *cp_worker(void *cp);
 /* Frees files that were never opened. All workers have ended. */
 void cp_queue_free(struct cp *cp);
@@ -221,8 +218,6 @@ void cp_queue_free(struct cp *cp);
 struct cp_file *cp_file_new(const struct cp_source *from, const struct cp_target *to,
 			    const struct stat *st);
 void cp_file_open(struct cp *cp, struct cp_file *file);
-/* Gives the target its room. To be called after the opening and before any write. */
-void cp_file_make_room(const struct cp *cp, struct cp_file *file);
 /* For a file whose parts are all copied, or that has an error. True: the file must be verified now.
  */
 bool cp_file_copied(struct cp *cp, struct cp_file *file);
@@ -230,6 +225,13 @@ bool cp_file_copied(struct cp *cp, struct cp_file *file);
 void cp_file_end(struct cp *cp, struct cp_file *file);
 void cp_file_free(struct cp_file *file);
 void cp_file_fail(struct cp_file *file, const char *path, int error);
+
+/* room.c: the room of the target. */
+/* Gives the target its room. To be called after the opening and before any write. */
+void cp_room_make(struct cp *cp, struct cp_file *file);
+/* Waits until the target has room for all bytes. False: there is no room, as the file's error says.
+ */
+bool cp_room_await(struct cp *cp, struct cp_file *file);
 
 /* marks.c: the ends, marks and sums of a file's parts. */
 /* The end of a part, if the file has parts of so many bytes. */

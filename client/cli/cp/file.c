@@ -108,23 +108,6 @@ static int target_open(const struct cp *cp, struct cp_file *file)
 	return 0;
 }
 
-/* Sets the size first: a GPU's memory is then allocated in few and large pieces, writes to
- * different places do not wait for each other, and a lack of room is known before the first byte.
- */
-static int target_set_size(struct cp_file *file)
-{
-	/* A single write is one piece anyway. */
-	if (file->method == CP_STREAM || (file->size <= CP_PART && !file->sparse))
-		return 0;
-	if (!file->sparse && file->method == CP_RANGES && cp_is_on_mount(file->out)) {
-		if (fallocate(file->out, 0, 0, (off_t)file->size) == 0)
-			return 0;
-		if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
-			return errno;
-	}
-	return ftruncate(file->out, (off_t)file->size) < 0 ? errno : 0;
-}
-
 /* Verification has parts of CP_PART, and sums are computed while copying: so the copy has parts of
  * the same size. */
 static enum cp_step part_choose_step(const struct cp *cp, const struct cp_file *file)
@@ -195,16 +178,6 @@ void cp_file_open(struct cp *cp, struct cp_file *file)
 	/* O_DIRECT is for disks, not for files of the mount. */
 	else if (file->method == CP_RANGES && !file->sparse && !file->from_mount)
 		file->in_direct = source_open_direct(cp, file);
-}
-
-void cp_file_make_room(const struct cp *cp, struct cp_file *file)
-{
-	int error = atomic_load(&file->error) ? 0 : target_set_size(file);
-
-	if (error)
-		cp_file_fail(file, file->to.path, error);
-	else if (file->from_mount)
-		cp_mapped_begin(cp, file);
 }
 
 bool cp_file_copied(struct cp *cp, struct cp_file *file)

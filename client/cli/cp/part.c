@@ -78,7 +78,7 @@ static bool part_copy_range(struct cp *cp, struct cp_file *file, struct cp_buffe
 	if (file->sparse) {
 		range_copy_sparse(file, buffers->data, start, end);
 	} else if (file->step == CP_BUFFER || !cp_staged(cp, file, buffers, part)) {
-		if (cp_await_room(cp, file))
+		if (cp_room_await(cp, file))
 			range_copy_buffered(file, buffers->data, start, end);
 		whole = file->step == CP_BUFFER ? buffers->data : NULL;
 	}

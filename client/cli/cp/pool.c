@@ -125,25 +125,6 @@ static void worker_set_idle(struct cp *cp)
 	pthread_cond_broadcast(&cp->work);
 }
 
-/* Waits on cp->room: on cp->work this thread could take the signal that is for a worker. */
-bool cp_await_room(struct cp *cp, struct cp_file *file)
-{
-	if (!atomic_load(&file->room_made)) {
-		scoped_lock(&cp->lock);
-		while (!atomic_load(&file->room_made))
-			pthread_cond_wait(&cp->room, &cp->lock);
-	}
-	return !atomic_load(&file->error);
-}
-
-static void file_make_room(struct cp *cp, struct cp_file *file)
-{
-	cp_file_make_room(cp, file);
-	scoped_lock(&cp->lock);
-	atomic_store(&file->room_made, true);
-	pthread_cond_broadcast(&cp->room);
-}
-
 /* Allocating a GPU's memory takes milliseconds, in which other threads make staging memory and read
  * the source. */
 static void file_open(struct cp *cp, struct cp_file *file)
@@ -151,7 +132,7 @@ static void file_open(struct cp *cp, struct cp_file *file)
 	cp_file_open(cp, file);
 	if (file->step == CP_STAGED_IN)
 		file_publish(cp, file);
-	file_make_room(cp, file);
+	cp_room_make(cp, file);
 	if (file->step != CP_STAGED_IN)
 		file_publish(cp, file);
 }

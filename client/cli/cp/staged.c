@@ -44,7 +44,7 @@ static bool part_copy_in(struct cp *cp, struct cp_file *file, struct cp_staging 
 		cp_file_fail(file, file->from.path, error);
 		return true;
 	}
-	if (!cp_await_room(cp, file))
+	if (!cp_room_await(cp, file))
 		return true;
 	ssize_t n = client_staging_place(memory, 0, file->out, offset, bytes);
 	uint64_t n_copied = n > 0 ? (uint64_t)n : 0;
