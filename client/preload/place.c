@@ -109,6 +109,6 @@ int place_kernel(const struct range *range, enum place_by method)
 	if (method == PLACE_PRIVATE_TABLE)
 		return client_private_fd(range->mapping->file->fd, flags, kernel_map, &copy);
 	AUTO_CLOSE int fd =
-	    open(beneath_through(range->mapping->file->fd, path), flags | O_CLOEXEC);
+	    real.open64(beneath_through(range->mapping->file->fd, path), flags | O_CLOEXEC);
 	return fd < 0 ? -errno : kernel_map(fd, &copy);
 }
