@@ -169,10 +169,8 @@ static int device_map_create(struct client_device_map *map, const struct client_
 	if (rc < 0)
 		free(new_map);
 	else
-		*map = (struct client_device_map){.vendor = &client_gpu_cuda,
-						  .base = new_map->base,
-						  .mapped = new_map->mapped,
-						  .state = new_map};
+		*map = (struct client_device_map){
+		    .base = new_map->base, .mapped = new_map->mapped, .state = new_map};
 	return rc;
 }
 

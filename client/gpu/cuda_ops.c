@@ -4,6 +4,24 @@
 
 #include <stdlib.h>
 
+/* The functions that map leave vendor to this table, which calls them. */
+static int cuda_map_set_vendor(struct client_device_map *map, int rc)
+{
+	if (rc == 0)
+		map->vendor = &client_gpu_cuda;
+	return rc;
+}
+
+static int cuda_map_device(struct client_device_map *map, const struct client_layout *layout)
+{
+	return cuda_map_set_vendor(map, cuda_device_map(map, layout));
+}
+
+static int cuda_map_system(struct client_device_map *map, const struct client_layout *layout)
+{
+	return cuda_map_set_vendor(map, cuda_pinned_map(map, layout));
+}
+
 static void cuda_device_forget(struct client_device_map *map)
 {
 	struct cuda_map *state = map->state;
@@ -38,14 +56,14 @@ static bool cuda_has_context(void)
 const struct client_gpu_ops client_gpu_cuda = {
     .name = "cuda",
     .kinds = 1U << GPUMEM_KIND_DEVICE,
-    .device_map = cuda_device_map,
+    .device_map = cuda_map_device,
     .device_extend = cuda_device_extend,
     .device_unmap = cuda_device_unmap,
     .device_park = cuda_device_park,
     .device_copy = cuda_device_copy,
     .host_copy = cuda_host_copy,
     .has_context = cuda_has_context,
-    .system_map = cuda_pinned_map,
+    .system_map = cuda_map_system,
     .system_extend = cuda_pinned_extend,
     .system_unmap = cuda_pinned_unmap,
     .device_forget = cuda_device_forget,

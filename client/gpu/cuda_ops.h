@@ -13,7 +13,7 @@ struct cuda_map {
 	struct cuda_pin *pins; /* NULL: memory of a GPU */
 };
 
-/* cuda_device.c */
+/* cuda_device.c. The caller sets map.vendor after a mapping. */
 int cuda_device_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_unmap(struct client_device_map *map, const struct client_layout *layout);
@@ -31,7 +31,7 @@ int cuda_primary_run(int number, int (*work)(void *argument), void *argument);
 int cuda_process_state(pid_t pid);
 int cuda_process_change(pid_t pid, enum client_process_state from, enum client_process_state to);
 
-/* cuda_pinned.c */
+/* cuda_pinned.c. The caller sets map.vendor after a mapping. */
 int cuda_pinned_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_pinned_extend(struct client_device_map *map, const struct client_layout *layout);
 int cuda_pinned_unmap(struct client_device_map *map);

@@ -120,10 +120,8 @@ int cuda_pinned_map(struct client_device_map *map, const struct client_layout *l
 	if (rc < 0)
 		free(new_map);
 	else
-		*map = (struct client_device_map){.vendor = &client_gpu_cuda,
-						  .base = new_map->base,
-						  .mapped = layout->bytes,
-						  .state = new_map};
+		*map = (struct client_device_map){
+		    .base = new_map->base, .mapped = layout->bytes, .state = new_map};
 	return rc;
 }
 
