@@ -27,11 +27,20 @@ struct doctor {
 	bool driver;  /* the GPU's driver is loaded */
 };
 
-/* Adds a finding. about: "fuse", a mount or a GPU. lift: the remedy, or NULL. */
+/* findings.c. Adds a finding. about: "fuse", a mount or a GPU. lift: the remedy, or NULL. */
 void doctor_find(struct doctor *doctor, enum doctor_level level, const char *about,
 		 const char *lift, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* Writes the findings and gives the exit status. */
+int doctor_findings_report(const struct doctor *doctor, int json);
+
+/* machine.c */
 void doctor_machine(struct doctor *doctor);
+/* The first line of a file of the machine, allocated; NULL: the file cannot be read. */
+char *doctor_line(const struct doctor *doctor, const char *path);
+bool doctor_exists(const struct doctor *doctor, const char *path);
+
+/* mounts.c */
 /* Without any mount there is a finding too. */
 void doctor_mounts(struct doctor *doctor, const struct mounts *mounts);
 
@@ -47,9 +56,5 @@ void doctor_decisions_write(const json_t *decisions);
 #define DOCTOR_URING_LIFT                                                                          \
 	"echo Y > " DOCTOR_URING_PARAMETER                                                         \
 	"; for good: options fuse enable_uring=1 in /etc/modprobe.d; then mount again"
-
-/* The first line of a file of the machine, allocated; NULL: the file cannot be read. */
-char *doctor_line(const struct doctor *doctor, const char *path);
-bool doctor_exists(const struct doctor *doctor, const char *path);
 
 #endif

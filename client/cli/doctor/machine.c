@@ -11,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "client/cli/core/facts.h"
 #include "client/cli/core/gpus.h"
 #include "client/cli/doctor/doctor.h"
 #include "common/cleanup.h"
@@ -23,6 +24,18 @@
 
 /* A request of the daemon has 1 MiB in pages of 4 KiB. */
 #define PAGES_WANTED 256
+
+char *doctor_line(const struct doctor *doctor, const char *path)
+{
+	return facts_first_line(doctor->root, path);
+}
+
+bool doctor_exists(const struct doctor *doctor, const char *path)
+{
+	AUTO_FREE char *full = NULL;
+
+	return asprintf(&full, "%s%s", doctor->root, path) >= 0 && access(full, F_OK) == 0;
+}
 
 /* A user without access to /dev/fuse can still use mounts of other users. */
 static void check_fuse_rights(struct doctor *doctor)
