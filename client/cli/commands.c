@@ -75,12 +75,6 @@ void commands_help_write(FILE *out)
 	fputs("\n  -h, --help      print this\n  -V, --version   print the version\n", out);
 }
 
-void cli_offer(const char *start, const char *word, const char *help)
-{
-	if (strncmp(word, start, strlen(start)) == 0)
-		printf("%s\t%s\n", word, help);
-}
-
 static void complete_command(const char *start)
 {
 	for (unsigned i = 0; commands[i]; i++)

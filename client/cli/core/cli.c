@@ -236,6 +236,12 @@ int cli_only_json(struct cli_args *args, int *json)
 	return code;
 }
 
+void cli_offer(const char *start, const char *word, const char *help)
+{
+	if (strncmp(word, start, strlen(start)) == 0)
+		printf("%s\t%s\n", word, help);
+}
+
 double cli_seconds(void)
 {
 	return (double)clock_ns() / CLOCK_SECOND;
