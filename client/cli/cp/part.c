@@ -5,8 +5,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "client/cli/core/hash.h"
 #include "client/cli/cp/cp.h"
+#include "client/cli/hash/hash.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 

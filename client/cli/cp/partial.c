@@ -12,8 +12,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "client/cli/core/hash.h"
 #include "client/cli/cp/cp.h"
+#include "client/cli/hash/hash.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 

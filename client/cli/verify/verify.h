@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "client/cli/core/hash.h"
+#include "client/cli/hash/hash.h"
 
 enum verify_device { VERIFY_AUTO, VERIFY_CPU, VERIFY_GPU };
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/core/hash.h"
 #include "client/cli/core/layout.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/doctor/doctor.h"
+#include "client/cli/hash/hash.h"
 #include "tests/unit/unit.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

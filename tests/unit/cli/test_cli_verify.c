@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "client/cli/core/cli.h"
-#include "client/cli/core/hash.h"
+#include "client/cli/hash/hash.h"
 #include "client/cli/verify/tree.h"
 #include "client/cli/verify/verify.h"
 #include "common/cleanup.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/hash.h"
+#include "client/cli/hash/hash.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "client/cli/core/buffer.h"
-#include "client/cli/core/sha256.h"
+#include "client/cli/hash/sha256.h"
 #include "common/hash.h"
 #include "common/io.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/sha256.h"
+#include "client/cli/hash/sha256.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Checksums of bytes and of files, for gpumem verify and cp. */
-#ifndef CLIENT_CLI_CORE_HASH_H
-#define CLIENT_CLI_CORE_HASH_H
+#ifndef CLIENT_CLI_HASH_HASH_H
+#define CLIENT_CLI_HASH_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* SHA-256 by OpenSSL's libcrypto, which is loaded for the first sum: linking libcrypto would delay
  * the start of every command by 4 ms. */
-#ifndef CLIENT_CLI_CORE_SHA256_H
-#define CLIENT_CLI_CORE_SHA256_H
+#ifndef CLIENT_CLI_HASH_SHA256_H
+#define CLIENT_CLI_HASH_SHA256_H
 
 #include <stddef.h>
 
