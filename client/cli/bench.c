@@ -13,7 +13,8 @@
 
 /* Places of the bench program beside this program's folder: installed, in a bundle, and in the
  * build folder. */
-static const char *const places[] = {"../lib/gpumemfs/bench", "../bench/bench", "bench/bench"};
+static const char *const bench_places[] = {"../lib/gpumemfs/bench", "../bench/bench",
+					   "bench/bench"};
 
 #define ABSENT "not built here (in the source tree: make bench-programs), and not installed"
 
@@ -36,8 +37,8 @@ static int bench_run(struct cli_args *args)
 	args->argv[0] = (char *)"gpumem-bench";
 	if (set)
 		execv(set, args->argv);
-	for (unsigned i = 0; !set && i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, places[i]);
+	for (unsigned i = 0; !set && i < sizeof(bench_places) / sizeof(bench_places[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, bench_places[i]);
 		if (access(path, X_OK) < 0)
 			continue;
 		execv(path, args->argv);
@@ -50,7 +51,7 @@ static int bench_run(struct cli_args *args)
 		puts("\nThe bench program itself is " ABSENT ".");
 		return CLI_OK;
 	}
-	cli_error("the bench program is " ABSENT " (%s/%s)", folder, places[0]);
+	cli_error("the bench program is " ABSENT " (%s/%s)", folder, bench_places[0]);
 	return CLI_FAILED;
 }
 

@@ -167,7 +167,7 @@ static int drop_run(struct cli_args *args)
 	return status ? status : written;
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option drop_options[] = {
     {LEASES, "leases", NULL, "end the leases that processes have of your files instead"},
     CLI_JSON,
     {0}};
@@ -180,7 +180,7 @@ const struct command command_drop = {
 	    "GPU first. Pages that a process has mapped stay. With --leases, files that are busy\n"
 	    "because processes share them can be changed again; the mappings of these processes\n"
 	    "stay.",
-    .options = options,
+    .options = drop_options,
     .min_words = 1,
     .max_words = -1,
     .run = drop_run,

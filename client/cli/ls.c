@@ -216,7 +216,7 @@ static int ls_run(struct cli_args *args)
 	return output_list("entries", listing.entries, listing.json, listing.status, entries_write);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option ls_options[] = {
     {'a', "all", NULL, "include names that begin with a dot"},
     {'d', "directory", NULL, "list directories themselves, not their contents"},
     CLI_JSON,
@@ -230,7 +230,7 @@ const struct command command_ls = {
     .help =
 	"MEMORY of a directory is that of all files below. SHARERS counts leases: processes that\n"
 	"share the file. MAPPED: bytes that the daemon has mapped through the BAR.",
-    .options = options,
+    .options = ls_options,
     .max_words = -1,
     .run = ls_run,
 };

@@ -152,7 +152,7 @@ static int map_run(struct cli_args *args)
 	return status ? status : written;
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option map_options[] = {CLI_JSON, {0}};
 
 const struct command command_map = {
     .name = "map",
@@ -160,7 +160,7 @@ const struct command command_map = {
     .summary = "Draw how a file lies in memory, and list its extents",
     .help = "In the drawing neighbouring chunks differ in shade, parts of shared chunks are\n"
 	    "dotted, and holes are empty.",
-    .options = options,
+    .options = map_options,
     .min_words = 1,
     .max_words = -1,
     .run = map_run,

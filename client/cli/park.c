@@ -87,8 +87,8 @@ static bool row_is_there(const struct parking *parking, pid_t pid)
 	return false;
 }
 
-static const struct outcome denied = {"denied", "belongs to another user", CLI_DENIED};
-static const struct outcome unsupported = {
+static const struct outcome outcome_denied = {"denied", "belongs to another user", CLI_DENIED};
+static const struct outcome outcome_unsupported = {
     "unsupported", "takes no requests: see gpumem_safe_point in libgpumem(3)", CLI_FAILED};
 
 /* A process that holds the file, or a file, and has not answered. Files of host/ and private copies
@@ -103,7 +103,8 @@ static void sharer_add(void *context, const struct sharer *sharer)
 	if (meant && strcmp(sharer->access, "copy") != 0 &&
 	    strncmp(sharer->path, "/host/", strlen("/host/")) != 0 &&
 	    !row_is_there(parking, sharer->pid))
-		row_add(parking, sharer->pid, 0, is_foreign ? &denied : &unsupported);
+		row_add(parking, sharer->pid, 0,
+			is_foreign ? &outcome_denied : &outcome_unsupported);
 }
 
 /* path: the file, or the mount for all files. A mount that cannot be asked, because its daemon is
@@ -276,7 +277,7 @@ static int unpark_run(struct cli_args *args)
 	return processes_ask(args, GPUMEM_NOTICE_UNPARK);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option park_options[] = {
     {NOW, "now", NULL, "do not wait for a safe point: nothing in the process may use the files"},
     {TIMEOUT, "timeout", "SECONDS", "how long to wait for answers (10)"},
     CLI_JSON,
@@ -289,7 +290,7 @@ const struct command command_park = {
     .help =
 	"All files of processes, or files in all of your processes. A process acts at its next\n"
 	"gpumem_safe_point. A file in the current directory whose name is a number: ./NUMBER.",
-    .options = options,
+    .options = park_options,
     .min_words = 1,
     .max_words = -1,
     .run = park_run,
@@ -299,7 +300,7 @@ const struct command command_unpark = {
     .name = "unpark",
     .words = "PID|PATH...",
     .summary = "Ask processes to map the files again that they parked on request",
-    .options = options,
+    .options = park_options,
     .min_words = 1,
     .max_words = -1,
     .run = unpark_run,

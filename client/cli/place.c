@@ -33,7 +33,7 @@ static struct {
 	uint64_t files_unmoved; /* of them: were there already */
 	uint64_t bytes;		/* that were moved */
 	int status;
-} all;
+} place_totals;
 
 /* A file being moved, by the thread that waits for setxattr(2). */
 struct move {
@@ -49,16 +49,18 @@ static void resident_read(const char *path, uint64_t *bytes_arrived, uint64_t *b
 
 	residence_read(path, &residence);
 	*bytes = residence_bytes(&residence);
-	*bytes_arrived = strcmp(all.value, "gpu") == 0	  ? residence.places[0].bytes
-			 : strcmp(all.value, "disk") == 0 ? residence_bytes_in(&residence, "disk")
-							  : *bytes - residence.places[0].bytes;
+	*bytes_arrived = strcmp(place_totals.value, "gpu") == 0 ? residence.places[0].bytes
+			 : strcmp(place_totals.value, "disk") == 0
+			     ? residence_bytes_in(&residence, "disk")
+			     : *bytes - residence.places[0].bytes;
 }
 
 static void *move_main(void *pointer)
 {
 	struct move *move = pointer;
 
-	if (setxattr(move->path, "user.gpumem.resident", all.value, strlen(all.value), 0) < 0)
+	if (setxattr(move->path, "user.gpumem.resident", place_totals.value,
+		     strlen(place_totals.value), 0) < 0)
 		move->error = errno;
 	atomic_store(&move->is_done, true);
 	return NULL;
@@ -72,7 +74,7 @@ static void move_draw(const struct move *move, const char *path)
 
 	resident_read(move->path, &bytes_arrived, &bytes);
 	atomic_store(&cli_line_open, true);
-	all.drawn = true;
+	place_totals.drawn = true;
 	snprintf(amount, sizeof(amount), "%s of %s", output_size(bytes_arrived, arrived_text),
 		 output_size(bytes, all_text));
 	progress_draw(stderr, progress_columns(), bytes_arrived, bytes,
@@ -101,9 +103,9 @@ static int file_move(const char *path)
 		pthread_join(thread, NULL);
 	}
 	resident_read(move.path, &bytes_after, &bytes);
-	all.bytes += bytes_after > bytes_before ? bytes_after - bytes_before : 0;
-	all.files += !move.error;
-	all.files_unmoved += !move.error && bytes_after <= bytes_before;
+	place_totals.bytes += bytes_after > bytes_before ? bytes_after - bytes_before : 0;
+	place_totals.files += !move.error;
+	place_totals.files_unmoved += !move.error && bytes_after <= bytes_before;
 	return move.error;
 }
 
@@ -115,7 +117,7 @@ static int file_move_fail(const char *path, int error)
 		cli_error("%s: the mount has no such place for files that leave a GPU "
 			  "(gpumemfs -o spill=host:SIZE,disk:SIZE), or the file is below host/",
 			  path);
-	else if (error == ENOSPC && strcmp(all.value, "gpu") == 0)
+	else if (error == ENOSPC && strcmp(place_totals.value, "gpu") == 0)
 		cli_error("%s: its GPU is full, and no other file can leave: they are mapped by "
 			  "processes, or spill= of the mount is full",
 			  path);
@@ -152,29 +154,30 @@ static int words_move(struct cli_args *args, const char *value, const char *did,
 {
 	char text[OUTPUT_TEXT_MAX];
 
-	all.value = value;
+	place_totals.value = value;
 	for (int i = 0; i < args->argc; i++) {
 		int status = word_move(args->argv[i]);
 
-		all.status = status ? status : all.status;
+		place_totals.status = status ? status : place_totals.status;
 	}
-	if (all.drawn)
+	if (place_totals.drawn)
 		fputs("\r\033[K", stderr);
 	atomic_store(&cli_line_open, false);
 	if (json)
-		return output_json(json_pack("{s:I, s:I, s:I}", "files", (json_int_t)all.files,
-					     "bytes", (json_int_t)all.bytes, "there",
-					     (json_int_t)all.files_unmoved))
-			   ?: all.status;
-	uint64_t moved = all.files - all.files_unmoved;
+		return output_json(json_pack("{s:I, s:I, s:I}", "files",
+					     (json_int_t)place_totals.files, "bytes",
+					     (json_int_t)place_totals.bytes, "there",
+					     (json_int_t)place_totals.files_unmoved))
+			   ?: place_totals.status;
+	uint64_t moved = place_totals.files - place_totals.files_unmoved;
 
 	printf("%s %" PRIu64 " file%s, %s moved", did, moved, output_plural(moved),
-	       output_size(all.bytes, text));
-	if (all.files_unmoved)
-		printf("; %" PRIu64 " %s there already", all.files_unmoved,
-		       all.files_unmoved == 1 ? "was" : "were");
+	       output_size(place_totals.bytes, text));
+	if (place_totals.files_unmoved)
+		printf("; %" PRIu64 " %s there already", place_totals.files_unmoved,
+		       place_totals.files_unmoved == 1 ? "was" : "were");
 	putchar('\n');
-	return all.status;
+	return place_totals.status;
 }
 
 static int fetch_run(struct cli_args *args)
@@ -274,9 +277,9 @@ static int gpus_free(struct cli_args *args, const char *size, int json)
 	for (int i = 0; i < args->argc; i++) {
 		int status = gpu_free(args->command, args->argv[i], size, rows);
 
-		all.status = status ? status : all.status;
+		place_totals.status = status ? status : place_totals.status;
 	}
-	return output_list("gpus", rows, json, all.status, rows_write);
+	return output_list("gpus", rows, json, place_totals.status, rows_write);
 }
 
 static int evict_run(struct cli_args *args)

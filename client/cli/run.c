@@ -144,7 +144,7 @@ static int run_run(struct cli_args *args)
 	return status == CLI_OK ? command_execute(args->argv) : status;
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option run_options[] = {
     {MODE_VIEW, "view", NULL, "tensors are the memory of their file"},
     {MODE_COPY, "copy", NULL, "tensors are copied by the GPU"},
     {STATS, "stats", NULL, "print for each process what was served how"},
@@ -158,7 +158,7 @@ const struct command command_run = {
 	"The command and its children run with libgpumem-preload(7). In Python, safetensors and\n"
 	"what is built on safetensors load files of a mount as gpumem.torch does: as views of\n"
 	"files with user.gpumem.share=trusted, otherwise as copies by the GPU.",
-    .options = options,
+    .options = run_options,
     .min_words = 1,
     .max_words = -1,
     .is_prefix = true,

@@ -148,7 +148,7 @@ static int save_run(struct cli_args *args)
 	return output_list("saved", all, json, status, lines_write);
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option save_options[] = {CLI_JSON, {0}};
 
 const struct command command_save = {
     .name = "save",
@@ -156,7 +156,7 @@ const struct command command_save = {
     .summary = "Save files with persist=disk to the disk",
     .help = "Of a directory, all files below; without PATH, those of every mount that has a\n"
 	    "spool. Only changes since the last save are written.",
-    .options = options,
+    .options = save_options,
     .max_words = -1,
     .run = save_run,
 };

@@ -226,7 +226,7 @@ static void set_offer(int count, char **words, const char *start)
 	}
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option set_options[] = {
     {'r', "recursive", NULL, "set all files and directories below as well"}, {0}};
 
 const struct command command_set = {
@@ -236,7 +236,7 @@ const struct command command_set = {
     .help = "NAME=default takes an attribute away again. gpumem(7) has the names and values.\n"
 	    "Of a mount (PATH is its mountpoint): size, reserve, gpuN.size, gpuN.reserve,\n"
 	    "log_level and trace, all of them or none.",
-    .options = options,
+    .options = set_options,
     .min_words = 2,
     .max_words = -1,
     .run = set_run,

@@ -100,14 +100,14 @@ static int sharers_run(struct cli_args *args)
 	return output_list("sharers", all, json, status, sharers_write);
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option sharers_options[] = {CLI_JSON, {0}};
 
 const struct command command_sharers = {
     .name = "sharers",
     .words = "[PATH]",
     .summary = "Show which processes share the memory of files",
     .help = "Without PATH, the sharers of every mount. Without sharers nothing is printed.",
-    .options = options,
+    .options = sharers_options,
     .max_words = 1,
     .run = sharers_run,
 };

@@ -391,7 +391,7 @@ static int status_run(struct cli_args *args)
 	return status;
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option status_options[] = {CLI_JSON, {0}};
 
 const struct command command_status = {
     .name = "status",
@@ -406,7 +406,7 @@ const struct command command_status = {
 	    "If files can leave a GPU (gpumemfs -o spill=), a second table has the GPU, system\n"
 	    "memory (host) and the disk: what files may take there (SIZE), the memory HELD, the\n"
 	    "part IN-FILES, and the bytes of files that moved there since the start (MOVED-IN).",
-    .options = options,
+    .options = status_options,
     .max_words = 1,
     .run = status_run,
 };

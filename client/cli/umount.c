@@ -87,7 +87,7 @@ static int umount_run(struct cli_args *args)
 	return status;
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option umount_options[] = {
     {'l', "lazy", NULL, "detach the mount now, also while processes use it"}, {0}};
 
 const struct command command_umount = {
@@ -97,7 +97,7 @@ const struct command command_umount = {
     .help =
 	"The daemon ends, and the memory goes back to the driver. Files are lost, except files\n"
 	"with persist=disk, which the daemon saves to the mount's spool.",
-    .options = options,
+    .options = umount_options,
     .min_words = 1,
     .max_words = -1,
     .run = umount_run,

@@ -152,7 +152,7 @@ static int users_run(struct cli_args *args)
 	return output_list("users", listing.all, json, status, users_write);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option users_options[] = {
     CLI_JSON, {'u', "user", "USER", "only this user, by name or number"}, {0}};
 
 const struct command command_users = {
@@ -160,7 +160,7 @@ const struct command command_users = {
     .words = "[PATH]",
     .summary = "Show what each user has of a mount: memory, names, leases",
     .help = "Without PATH, of every mount. Root sees all users, other users see themselves.",
-    .options = options,
+    .options = users_options,
     .max_words = 1,
     .run = users_run,
 };

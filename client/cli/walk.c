@@ -18,12 +18,12 @@ static struct {
 	walk_visit *visit;
 	void *context;
 	int status; /* of the first failure */
-} walk;
+} walk_state;
 
 static void status_note(int status)
 {
-	if (!walk.status)
-		walk.status = status;
+	if (!walk_state.status)
+		walk_state.status = status;
 }
 
 static int tree_visit(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -35,24 +35,24 @@ static int tree_visit(const char *path, const struct stat *st, int type, struct 
 		status_note(cli_fail(path, EACCES));
 	if (type == FTW_NS || !(S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)))
 		return 0;
-	if (at->level == 0 && place_is_mount(walk.top))
+	if (at->level == 0 && place_is_mount(walk_state.top))
 		return 0;
 	const struct walk_entry entry = {
-	    .place = {.mount = walk.top->mount, .path = (char *)path},
+	    .place = {.mount = walk_state.top->mount, .path = (char *)path},
 	    .is_directory = S_ISDIR(st->st_mode),
 	};
 
-	status_note(walk.visit(&entry, walk.context));
+	status_note(walk_state.visit(&entry, walk_state.context));
 	return 0;
 }
 
 int walk_tree(const struct place *place, walk_visit *visit, void *context)
 {
-	walk.top = place;
-	walk.visit = visit;
-	walk.context = context;
-	walk.status = CLI_OK;
+	walk_state.top = place;
+	walk_state.visit = visit;
+	walk_state.context = context;
+	walk_state.status = CLI_OK;
 	if (nftw(place->path, tree_visit, DESCRIPTORS, FTW_PHYS | FTW_MOUNT) < 0)
 		status_note(cli_fail(place->path, errno));
-	return walk.status;
+	return walk_state.status;
 }

@@ -26,7 +26,7 @@ enum { TO = CLI_LONG + 2, RESTORE, NOW, TIMEOUT };
 #define REASON_MAX    256
 #define FAILED_ADVICE ": the process cannot use CUDA any more: end the process"
 
-static const struct client_gpu_ops *const driver = &client_gpu_cuda;
+static const struct client_gpu_ops *const checkpoint_driver = &client_gpu_cuda;
 
 /* The words of the command line. */
 struct request {
@@ -76,7 +76,7 @@ static int driver_fail(pid_t pid, int error, const char *advice)
 
 static int state_find(pid_t pid, enum client_process_state *state)
 {
-	int found = driver->process_state(pid);
+	int found = checkpoint_driver->process_state(pid);
 
 	if (found < 0)
 		return driver_fail(pid, found,
@@ -87,7 +87,8 @@ static int state_find(pid_t pid, enum client_process_state *state)
 
 static int gpu_restore(pid_t pid)
 {
-	int error = driver->process_change(pid, CLIENT_PROCESS_CHECKPOINTED, CLIENT_PROCESS_LOCKED);
+	int error = checkpoint_driver->process_change(pid, CLIENT_PROCESS_CHECKPOINTED,
+						      CLIENT_PROCESS_LOCKED);
 
 	if (!error)
 		return CLI_OK;
@@ -97,7 +98,8 @@ static int gpu_restore(pid_t pid)
 				   "(gpumem evict --free) and gpumem checkpoint --restore is "
 				   "tried again");
 	return driver_fail(
-	    pid, error, driver->process_state(pid) == CLIENT_PROCESS_FAILED ? FAILED_ADVICE : "");
+	    pid, error,
+	    checkpoint_driver->process_state(pid) == CLIENT_PROCESS_FAILED ? FAILED_ADVICE : "");
 }
 
 /* The driver's steps back, from any state. */
@@ -114,7 +116,8 @@ static int gpu_resume(pid_t pid)
 		status = gpu_restore(pid);
 	if (status || state == CLIENT_PROCESS_RUNNING)
 		return status;
-	int error = driver->process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
+	int error =
+	    checkpoint_driver->process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
 
 	return error ? driver_fail(pid, error, "") : CLI_OK;
 }
@@ -123,8 +126,8 @@ static int gpu_resume(pid_t pid)
  */
 static void gpu_go_on(const struct files *files, const char *reason)
 {
-	int error =
-	    driver->process_change(files->pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
+	int error = checkpoint_driver->process_change(files->pid, CLIENT_PROCESS_LOCKED,
+						      CLIENT_PROCESS_RUNNING);
 	uint32_t count = 0;
 
 	if (error) {
@@ -144,7 +147,8 @@ static int gpu_checkpoint(struct files *files)
 	char reason[REASON_MAX] = "";
 	pid_t pid = files->pid;
 	uint32_t count = 0;
-	int error = driver->process_change(pid, CLIENT_PROCESS_RUNNING, CLIENT_PROCESS_LOCKED);
+	int error =
+	    checkpoint_driver->process_change(pid, CLIENT_PROCESS_RUNNING, CLIENT_PROCESS_LOCKED);
 
 	if (error) {
 		int status = driver_fail(pid, error, ": the process could not be stopped");
@@ -155,8 +159,8 @@ static int gpu_checkpoint(struct files *files)
 	int status = files_check(files);
 
 	if (!status) {
-		error =
-		    driver->process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_CHECKPOINTED);
+		error = checkpoint_driver->process_change(pid, CLIENT_PROCESS_LOCKED,
+							  CLIENT_PROCESS_CHECKPOINTED);
 		if (!error)
 			return CLI_OK;
 		snprintf(reason, sizeof(reason), "%s", client_error_text());
@@ -332,7 +336,7 @@ static int checkpoint_run(struct cli_args *args)
 	return request.restore ? restore(args->argv[0]) : checkpoint(args->argv[0], &request);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option checkpoint_options[] = {
     {TO, "to", "DIR", "save the process in a new directory, with CRIU, and end it"},
     {RESTORE, "restore", NULL, "go on with a process, or with the process saved in a directory"},
     {NOW, "now", NULL, "do not wait for a safe point: nothing in the process may use the files"},
@@ -345,7 +349,7 @@ const struct command command_checkpoint = {
     .summary = "Stop a process's use of GPUs, and keep or save its GPU memory",
     .help = "The driver moves what the process has allocated. Files that the process has mapped\n"
 	    "are parked before, as by gpumem park, and mapped again after.",
-    .options = options,
+    .options = checkpoint_options,
     .min_words = 1,
     .max_words = 1,
     .run = checkpoint_run,

@@ -18,7 +18,7 @@
 #define OPTIONS_MAX 16
 
 /* The subcommand's name, for messages. */
-static const char *speaking = "";
+static const char *command_name = "";
 
 atomic_bool cli_line_open;
 
@@ -26,7 +26,7 @@ static void message_write(const char *format, va_list args)
 {
 	flockfile(stderr);
 	fprintf(stderr, "%sgpumem%s%s: ", atomic_exchange(&cli_line_open, false) ? "\r\033[K" : "",
-		*speaking ? " " : "", speaking);
+		*command_name ? " " : "", command_name);
 	output_vtext(stderr, format, args);
 	fputc('\n', stderr);
 	funlockfile(stderr);
@@ -207,7 +207,7 @@ int cli_option(struct cli_args *args)
 	struct option longs[OPTIONS_MAX + 1];
 	char shorts[2 * OPTIONS_MAX + 4];
 
-	speaking = args->command->name;
+	command_name = args->command->name;
 	opterr = 0;
 	options_build(args->command, longs, shorts);
 	int code = getopt_long(args->argc, args->argv, shorts, longs, NULL);

@@ -81,7 +81,7 @@ static void xe_read(const char *root, const char *pci, struct gpu_facts *facts)
 static const struct {
 	const char *driver;
 	void (*read)(const char *root, const char *pci, struct gpu_facts *facts);
-} readers[] = {{"amdgpu", amdgpu_read}, {"xe", xe_read}};
+} gpu_readers[] = {{"amdgpu", amdgpu_read}, {"xe", xe_read}};
 
 /* The name of the driver is the last part of the link's target. */
 static void driver_read(const char *root, const char *pci, char driver[32])
@@ -121,9 +121,9 @@ bool gpu_facts_read(const char *root, const char *pci, struct gpu_facts *facts)
 		return false;
 	snprintf(facts->pci, sizeof(facts->pci), "%.12s", pci);
 	driver_read(root, pci, facts->driver);
-	for (unsigned i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-		if (strcmp(facts->driver, readers[i].driver) == 0)
-			readers[i].read(root, pci, facts);
+	for (unsigned i = 0; i < sizeof(gpu_readers) / sizeof(gpu_readers[0]); i++)
+		if (strcmp(facts->driver, gpu_readers[i].driver) == 0)
+			gpu_readers[i].read(root, pci, facts);
 	return true;
 }
 

@@ -66,13 +66,13 @@ static const struct {
 	bool per_gpu;
 	const char *(*is_wrong)(const char *value); /* gives the reason; NULL: the value is right */
 	const char *usual;			    /* without an option of the mount; NULL: none */
-} params[] = {
+} param_table[] = {
     {"size", true, limit_is_wrong, "none"},   {"reserve", true, reserve_is_wrong, "0"},
     {"evict", true, evict_is_wrong, NULL},    {"log_level", false, level_is_wrong, "info"},
     {"trace", false, switch_is_wrong, "off"},
 };
 
-#define PARAMS (sizeof(params) / sizeof(params[0]))
+#define PARAMS (sizeof(param_table) / sizeof(param_table[0]))
 
 /* Whether the mount has the GPU that a name such as "gpu1.size" begins with. */
 static bool has_gpu(const char *now, const char *name, const char *dot)
@@ -94,12 +94,12 @@ static int param_find(const char *now, const char *name)
 	AUTO_FREE char *value = facts_line(now, name);
 
 	for (unsigned i = 0; i < PARAMS; i++) {
-		if (strcmp(name, params[i].name) == 0)
+		if (strcmp(name, param_table[i].name) == 0)
 			return (int)i;
-		if (dot && params[i].per_gpu && strcmp(dot + 1, params[i].name) == 0 &&
+		if (dot && param_table[i].per_gpu && strcmp(dot + 1, param_table[i].name) == 0 &&
 		    has_gpu(now, name, dot))
 			return (int)i;
-		closest_try(&closest, params[i].name);
+		closest_try(&closest, param_table[i].name);
 	}
 	if (value)
 		cli_error(
@@ -130,9 +130,9 @@ static char *param_line(const char *now, const char *word)
 	int index = name ? param_find(now, name) : -1;
 	const char *value = equals + 1;
 
-	if (index >= 0 && params[index].usual && strcmp(value, "default") == 0)
-		value = params[index].usual;
-	const char *reason = index < 0 ? NULL : params[index].is_wrong(value);
+	if (index >= 0 && param_table[index].usual && strcmp(value, "default") == 0)
+		value = param_table[index].usual;
+	const char *reason = index < 0 ? NULL : param_table[index].is_wrong(value);
 
 	if (reason)
 		cli_error("%s: %s; nothing was changed", word, reason);
@@ -205,8 +205,9 @@ static bool param_matches(const char *name, const char *filter)
 	bool settable = false;
 
 	for (unsigned i = 0; i < PARAMS; i++)
-		settable = settable || (params[i].usual && strcmp(leaf, params[i].name) == 0 &&
-					params[i].per_gpu == (dot != NULL));
+		settable =
+		    settable || (param_table[i].usual && strcmp(leaf, param_table[i].name) == 0 &&
+				 param_table[i].per_gpu == (dot != NULL));
 	return settable && (!filter || strcmp(filter, name) == 0 || strcmp(filter, leaf) == 0);
 }
 

@@ -282,7 +282,7 @@ static int cp_run(struct cli_args *args)
 	return files_copy(&cp, args->argv, args->argc);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option copy_options[] = {
     {'a', "archive", NULL, "-r, with hard links and extended attributes"},
     {'c', "resume", NULL, "keep partial files, and continue them in the next run"},
     {'f', "force", NULL, "replace existing files (always done)"},
@@ -305,7 +305,7 @@ const struct command command_cp = {
     .help = "A file gets its name when it is complete. Modes, times and, for root,\n"
 	    "owners are kept. SRC may be a pipe, and - for standard input; DST may be - for\n"
 	    "standard output.",
-    .options = options,
+    .options = copy_options,
     .min_words = 2,
     .max_words = -1,
     .run = cp_run,

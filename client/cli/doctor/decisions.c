@@ -11,9 +11,9 @@
 #include "common/cleanup.h"
 
 /* In the order of the table in gpumemfs(8). */
-static const char *const names[] = {"backend",	   "threads", "io_uring",  "clone_fd",
-				    "busy_poll",   "cache",   "readahead", "recovery",
-				    "passthrough", "mmap",    "sharing",   "streaming_copies"};
+static const char *const decision_names[] = {
+    "backend",	 "threads",  "io_uring",    "clone_fd", "busy_poll", "cache",
+    "readahead", "recovery", "passthrough", "mmap",	"sharing",   "streaming_copies"};
 
 /* Of a GPU; params has the GPU's name in front. */
 static const char *const gpu_names[] = {"bar", "crossover_write", "crossover_read"};
@@ -57,8 +57,8 @@ void doctor_decisions(struct doctor *doctor, const char *mountpoint, const char 
 	const json_t *volume;
 	size_t n;
 
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		decision_add(doctor->decisions, mountpoint, params, names[i]);
+	for (unsigned i = 0; i < sizeof(decision_names) / sizeof(decision_names[0]); i++)
+		decision_add(doctor->decisions, mountpoint, params, decision_names[i]);
 	json_array_foreach (volumes, n, volume) {
 		const char *gpu = json_string_value(json_object_get(volume, "name"));
 

@@ -44,7 +44,7 @@ static int doctor_run(struct cli_args *args)
 	return status;
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option doctor_options[] = {CLI_JSON, {0}};
 
 const struct command command_doctor = {
     .name = "doctor",
@@ -53,7 +53,7 @@ const struct command command_doctor = {
     .help =
 	"The level of a finding is good, note, limit or error. After an error the exit status is\n"
 	"1. With MOUNT: this mount alone, with the settings that its daemon chose and why.",
-    .options = options,
+    .options = doctor_options,
     .max_words = 1,
     .run = doctor_run,
 };

@@ -17,7 +17,7 @@
 /* Features that a daemon reports as on or off, with the remedy for off. */
 static const struct {
 	const char *name, *lift;
-} switches[] = {
+} feature_switches[] = {
     {"passthrough", "run the daemon as root, on Linux 6.9 or later"},
     {"mmap", "Linux 6.6 or later"},
     {"parallel_writes", "libfuse 3.15 or later"},
@@ -113,8 +113,9 @@ static void check_uring(struct doctor *doctor, const char *mountpoint, const cha
 static void check_switches(struct doctor *doctor, const char *mountpoint, const char *params)
 {
 	check_uring(doctor, mountpoint, params);
-	for (unsigned i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
-		check_switch(doctor, mountpoint, params, switches[i].name, switches[i].lift);
+	for (unsigned i = 0; i < sizeof(feature_switches) / sizeof(feature_switches[0]); i++)
+		check_switch(doctor, mountpoint, params, feature_switches[i].name,
+			     feature_switches[i].lift);
 }
 
 static bool library_loads(const char *library)

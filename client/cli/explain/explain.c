@@ -227,7 +227,7 @@ static int explain_run(struct cli_args *args)
 	return file_explain(args->argv[0], json);
 }
 
-static const struct cli_option options[] = {CLI_JSON, {0}};
+static const struct cli_option explain_options[] = {CLI_JSON, {0}};
 
 const struct command command_explain = {
     .name = "explain",
@@ -236,7 +236,7 @@ const struct command command_explain = {
     .help =
 	"PID: the same of all files that a process has open, mapped or shared. A file whose name\n"
 	"is a number is ./NUMBER.",
-    .options = options,
+    .options = explain_options,
     .min_words = 1,
     .max_words = 1,
     .run = explain_run,

@@ -201,20 +201,20 @@ int hash_file(int fd, enum hash_kind kind, unsigned threads, char text[HASH_TEXT
 	return error;
 }
 
-static const char *const names[] = {[HASH_64] = "xxh3",
-				    [HASH_128] = "xxh128",
-				    [HASH_SHA256] = "sha256",
-				    [HASH_TREE] = "xxh64-tree"};
+static const char *const hash_names[] = {[HASH_64] = "xxh3",
+					 [HASH_128] = "xxh128",
+					 [HASH_SHA256] = "sha256",
+					 [HASH_TREE] = "xxh64-tree"};
 
 const char *hash_name(enum hash_kind kind)
 {
-	return names[kind];
+	return hash_names[kind];
 }
 
 int hash_find(const char *name, enum hash_kind *kind)
 {
 	for (unsigned i = HASH_64; i <= HASH_TREE; i++)
-		if (strcmp(name, names[i]) == 0) {
+		if (strcmp(name, hash_names[i]) == 0) {
 			*kind = (enum hash_kind)i;
 			return 0;
 		}

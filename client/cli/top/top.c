@@ -200,7 +200,7 @@ static int top_run(struct cli_args *args)
 	return code < 0 ? CLI_USAGE : mount_top(args, ms, count, json);
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option top_options[] = {
     {'d', "delay", "MS", "milliseconds from one sample to the next (default: 1000)"},
     {'n', "samples", "N", "print N samples as text and end"},
     CLI_JSON,
@@ -213,7 +213,7 @@ const struct command command_top = {
     .summary = "Watch a mount at work: rates of each GPU, busy files, sharers",
     .help = "Rates of files are for root, who may read the access log. Press q to quit.\n"
 	    "Without a terminal, or with --json, a sample is printed after each delay.",
-    .options = options,
+    .options = top_options,
     .max_words = 1,
     .run = top_run,
 };

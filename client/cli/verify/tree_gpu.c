@@ -19,7 +19,7 @@
 static const struct vendor {
 	const char *name;
 	struct client_gpu_kernel kernel;
-} vendors[] = {
+} kernel_vendors[] = {
     /* A warp for each block; 256 threads are the most that the kernel takes. */
     {"cuda", {.image = tree_ptx, .name = "tree_blocks", .threads = 256, .threads_per_block = 32}},
 };
@@ -52,9 +52,10 @@ static int kernel_open(const struct gpumem_info *info, uint64_t blocks,
 		       const struct client_gpu_ops **ops, void **kernel)
 {
 	*ops = client_gpu_ops(info->kind);
-	for (unsigned i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++)
-		if (strcmp(vendors[i].name, (*ops)->name) == 0)
-			return (*ops)->kernel_open(&vendors[i].kernel, info->uuid, blocks, kernel);
+	for (unsigned i = 0; i < sizeof(kernel_vendors) / sizeof(kernel_vendors[0]); i++)
+		if (strcmp(kernel_vendors[i].name, (*ops)->name) == 0)
+			return (*ops)->kernel_open(&kernel_vendors[i].kernel, info->uuid, blocks,
+						   kernel);
 	return client_fail(ENOTSUP, "there is no kernel for GPUs of this kind");
 }
 

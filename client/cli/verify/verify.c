@@ -158,7 +158,7 @@ static int verify_run(struct cli_args *args)
 	return status;
 }
 
-static const struct cli_option options[] = {
+static const struct cli_option verify_options[] = {
     {'a', "algorithm", "NAME",
      "xxh3 (default), xxh128, sha256, or xxh64-tree, which a GPU can compute"},
     {'o', "on", "WHERE", "auto, cpu or gpu: where xxh64-tree is computed"},
@@ -172,7 +172,7 @@ const struct command command_verify = {
     .summary = "Print the checksum of a file's bytes, or compare it with SUM",
     .help = "A SUM of 16 digits is XXH3, of 32 digits XXH3 with 128 bits (xxhsum), of 64 digits\n"
 	    "SHA-256 (sha256sum), unless a name stands in front. gpumem(1) defines xxh64-tree.",
-    .options = options,
+    .options = verify_options,
     .min_words = 1,
     .max_words = 2,
     .run = verify_run,
