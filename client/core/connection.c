@@ -32,7 +32,7 @@ struct client_connection {
 
 /* Taken before a connection's lock, never after. */
 static pthread_mutex_t connections_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_connection *connections;
+static struct client_connection *open_connections;
 
 static void connections_forked(void);
 static struct client_fork_handler fork_handler = {.forked = connections_forked};
@@ -89,7 +89,7 @@ static void connection_free(struct client_connection *connection)
  * stays for the next file. */
 static void connection_unref(struct client_connection *connection)
 {
-	struct client_connection **at = &connections;
+	struct client_connection **at = &open_connections;
 
 	pthread_mutex_lock(&connection->lock);
 	bool unused = !connection_is_ours(connection);
@@ -114,7 +114,7 @@ void client_connection_put(struct client_connection *connection)
 /* Under connections_lock: finds the live connection to a mount. */
 static struct client_connection *connection_find(dev_t device)
 {
-	for (struct client_connection *at = connections; at; at = at->next) {
+	for (struct client_connection *at = open_connections; at; at = at->next) {
 		if (at->device != device)
 			continue;
 		pthread_mutex_lock(&at->lock);
@@ -351,8 +351,8 @@ static int connection_get(int fd, struct client_connection **connection)
 		rc = connection_open(fd, device, &found);
 		if (rc < 0)
 			return rc;
-		found->next = connections;
-		connections = found;
+		found->next = open_connections;
+		open_connections = found;
 	}
 	*connection = found;
 	return 0;
@@ -438,9 +438,9 @@ void client_connection_release(struct client_connection *connection, uint64_t le
  * leases after the parent's end. */
 static void connections_forked(void)
 {
-	for (struct client_connection *at = connections, *next; at; at = next) {
+	for (struct client_connection *at = open_connections, *next; at; at = next) {
 		next = at->next;
 		connection_free(at);
 	}
-	connections = NULL;
+	open_connections = NULL;
 }

@@ -18,7 +18,7 @@ static _Thread_local unsigned call_depth;
 
 /* Taken inside the gate alone, so that no child finds the lock held. */
 static pthread_mutex_t handlers_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_fork_handler *handlers; /* under handlers_lock */
+static struct client_fork_handler *fork_handlers; /* under handlers_lock */
 
 void client_fork_handler_register(struct client_fork_handler *handler)
 {
@@ -26,15 +26,15 @@ void client_fork_handler_register(struct client_fork_handler *handler)
 	if (handler->registered)
 		return;
 	handler->registered = true;
-	handler->next = handlers;
-	handlers = handler;
+	handler->next = fork_handlers;
+	fork_handlers = handler;
 }
 
 static void fork_handlers_call(void)
 {
 	if (atomic_exchange(&owner_pid, getpid()) == getpid())
 		return;
-	for (const struct client_fork_handler *at = handlers; at; at = at->next)
+	for (const struct client_fork_handler *at = fork_handlers; at; at = at->next)
 		at->forked();
 }
 

@@ -56,17 +56,17 @@ struct kept_stream {
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct kept_stream streams[STREAMS_MAX];
+static struct kept_stream kept_streams[STREAMS_MAX];
 
 /* Takes a stream of this context out of the table. NULL: there is none. */
 static gm_CUstream stream_take(gm_CUcontext context)
 {
 	scoped_lock(&streams_lock);
 	for (unsigned i = 0; i < STREAMS_MAX; i++) {
-		gm_CUstream stream = streams[i].stream;
-		if (!stream || streams[i].context != context)
+		gm_CUstream stream = kept_streams[i].stream;
+		if (!stream || kept_streams[i].context != context)
 			continue;
-		streams[i].stream = NULL;
+		kept_streams[i].stream = NULL;
 		return stream;
 	}
 	return NULL;
@@ -76,9 +76,9 @@ static bool stream_keep(gm_CUcontext context, gm_CUstream stream)
 {
 	scoped_lock(&streams_lock);
 	for (unsigned i = 0; i < STREAMS_MAX; i++) {
-		if (streams[i].stream)
+		if (kept_streams[i].stream)
 			continue;
-		streams[i] = (struct kept_stream){context, stream};
+		kept_streams[i] = (struct kept_stream){context, stream};
 		return true;
 	}
 	return false;

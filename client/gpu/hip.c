@@ -209,22 +209,22 @@ static int hip_release(const struct external_memory *memory)
 	return rc < 0 ? rc : destroyed;
 }
 
-static const struct external_driver driver = {.ops = &client_gpu_hip,
-					      .name = "HIP",
-					      .find = hip_find,
-					      .reach = hip_reach,
-					      .import = hip_import,
-					      .release = hip_release};
+static const struct external_driver hip_driver = {.ops = &client_gpu_hip,
+						  .name = "HIP",
+						  .find = hip_find,
+						  .reach = hip_reach,
+						  .import = hip_import,
+						  .release = hip_release};
 
 static int hip_device_map(struct client_device_map *map, const struct client_layout *layout)
 {
-	return external_map(&driver, map, layout);
+	return external_map(&hip_driver, map, layout);
 }
 
 static int hip_device_unmap(struct client_device_map *map, const struct client_layout *layout)
 {
 	(void)layout;
-	return external_unmap(&driver, map);
+	return external_unmap(&hip_driver, map);
 }
 
 const struct client_gpu_ops client_gpu_hip = {

@@ -201,21 +201,21 @@ static int levelzero_release(const struct external_memory *memory)
 	return result == GM_ZE_ERROR_UNINITIALIZED ? 0 : levelzero_result(result, "zeMemFree");
 }
 
-static const struct external_driver driver = {.ops = &client_gpu_levelzero,
-					      .name = "Level Zero",
-					      .find = levelzero_find,
-					      .import = levelzero_import,
-					      .release = levelzero_release};
+static const struct external_driver levelzero_driver = {.ops = &client_gpu_levelzero,
+							.name = "Level Zero",
+							.find = levelzero_find,
+							.import = levelzero_import,
+							.release = levelzero_release};
 
 static int levelzero_device_map(struct client_device_map *map, const struct client_layout *layout)
 {
-	return external_map(&driver, map, layout);
+	return external_map(&levelzero_driver, map, layout);
 }
 
 static int levelzero_device_unmap(struct client_device_map *map, const struct client_layout *layout)
 {
 	(void)layout;
-	return external_unmap(&driver, map);
+	return external_unmap(&levelzero_driver, map);
 }
 
 const struct client_gpu_ops client_gpu_levelzero = {

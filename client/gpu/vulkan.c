@@ -10,9 +10,9 @@
 
 /* Drivers that import Vulkan's memory. NVIDIA's driver imports it as CUDA's own, and is asked
  * first: a look for a library that is not there takes longer than the rest of a mapping. */
-static const struct client_gpu_ops *const drivers[] = {&client_gpu_cuda, &client_gpu_hip,
-						       &client_gpu_levelzero};
-#define DRIVERS (sizeof(drivers) / sizeof(drivers[0]))
+static const struct client_gpu_ops *const address_drivers[] = {&client_gpu_cuda, &client_gpu_hip,
+							       &client_gpu_levelzero};
+#define DRIVERS (sizeof(address_drivers) / sizeof(address_drivers[0]))
 
 /* Maps by the first driver with the file's GPU among those that the program has loaded, or has not.
  * -ENODEV: there is no such driver. -ENXIO: there is one, but not with this GPU. */
@@ -23,9 +23,9 @@ static int drivers_map(struct client_device_map *map, const struct client_layout
 	int rc = -ENODEV;
 
 	for (unsigned i = 0; i < DRIVERS && (rc == -ENODEV || rc == -ENXIO); i++) {
-		if (drivers[i]->has_context() != loaded)
+		if (address_drivers[i]->has_context() != loaded)
 			continue;
-		rc = drivers[i]->device_map(map, layout);
+		rc = address_drivers[i]->device_map(map, layout);
 		if (rc == -ENXIO)
 			snprintf(reason, sizeof(reason), "%s", client_error_text());
 	}

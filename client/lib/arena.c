@@ -44,7 +44,7 @@ struct gpumem_arena {
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gpumem_arena *arenas; /* under list_lock */
+static struct gpumem_arena *arena_list; /* under list_lock */
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -75,7 +75,7 @@ static void name_remove(const struct gpumem_arena *arena)
 __attribute__((destructor)) static void names_remove(void)
 {
 	scoped_lock(&list_lock);
-	for (const struct gpumem_arena *at = arenas; at; at = at->next)
+	for (const struct gpumem_arena *at = arena_list; at; at = at->next)
 		name_remove(at);
 }
 
@@ -97,14 +97,14 @@ void client_arena_sweep(int folder, const char *name)
 static void list_add(struct gpumem_arena *arena)
 {
 	scoped_lock(&list_lock);
-	arena->next = arenas;
-	arenas = arena;
+	arena->next = arena_list;
+	arena_list = arena;
 }
 
 static void list_remove(const struct gpumem_arena *arena)
 {
 	scoped_lock(&list_lock);
-	struct gpumem_arena **at = &arenas;
+	struct gpumem_arena **at = &arena_list;
 
 	while (*at != arena)
 		at = &(*at)->next;
@@ -375,7 +375,7 @@ int gpumem_arena_unpark(gpumem_arena *arena)
 /* Under list_lock: copies the path of the arena that has the address. */
 static int arena_find(unsigned long long address, char *path, size_t bytes, uint64_t *offset)
 {
-	const struct gpumem_arena *at = arenas;
+	const struct gpumem_arena *at = arena_list;
 
 	while (at &&
 	       (at->owner != getpid() || address < at->base || address - at->base >= at->reserve))

@@ -33,20 +33,20 @@ struct listener {
 
 /* Taken before the lock of the list of files. */
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener *listeners;
+static struct listener *listener_list;
 static bool is_listening;
 static uint32_t listen_flags = GPUMEM_LISTEN_PARK;
 
 /* In the child of a fork. The threads are the parent's. */
 static void listeners_forked(void)
 {
-	for (struct listener *at = listeners, *next; at; at = next) {
+	for (struct listener *at = listener_list, *next; at; at = next) {
 		next = at->next;
 		if (at->fd >= 0)
 			close(at->fd);
 		free(at);
 	}
-	listeners = NULL;
+	listener_list = NULL;
 	is_listening = false;
 	listen_flags = GPUMEM_LISTEN_PARK;
 }
@@ -84,7 +84,7 @@ void client_listener_answer(dev_t device, uint32_t number, int error, uint32_t f
 	struct gpumem_msg_noticed answer = {.error = error, .files = files};
 
 	scoped_lock(&listeners_lock);
-	for (struct listener *at = listeners; at; at = at->next)
+	for (struct listener *at = listener_list; at; at = at->next)
 		if (at->device == device)
 			packet_send(at, &answer.header, GPUMEM_MSG_NOTICED, number, sizeof(answer));
 }
@@ -117,7 +117,7 @@ static void listener_close(struct listener *listener)
 /* Under listeners_lock. */
 static void listener_remove(struct listener *listener)
 {
-	struct listener **at = &listeners;
+	struct listener **at = &listener_list;
 
 	listener_close(listener);
 	while (*at != listener)
@@ -198,19 +198,19 @@ static void listener_start(dev_t device)
 {
 	pthread_t thread;
 
-	for (const struct listener *at = listeners; at; at = at->next)
+	for (const struct listener *at = listener_list; at; at = at->next)
 		if (at->device == device)
 			return;
 	struct listener *new_listener = malloc(sizeof(*new_listener));
 	if (!new_listener)
 		return;
-	*new_listener = (struct listener){.next = listeners, .device = device, .fd = -1};
+	*new_listener = (struct listener){.next = listener_list, .device = device, .fd = -1};
 	if (client_private_fd_thread(&thread, listener_main, new_listener) < 0) {
 		free(new_listener);
 		return;
 	}
 	pthread_detach(thread);
-	listeners = new_listener;
+	listener_list = new_listener;
 }
 
 static void file_listen(struct gpumem *file, void *unused)
@@ -241,7 +241,7 @@ void client_listen_for(uint32_t flags)
 	scoped_lock(&listeners_lock);
 	if (listen_flags != flags) {
 		listen_flags = flags;
-		for (const struct listener *at = listeners; at; at = at->next)
+		for (const struct listener *at = listener_list; at; at = at->next)
 			listen_send(at);
 	}
 	listen_begin();

@@ -34,7 +34,7 @@ static atomic_uint attention_flags = ATTENTION_LISTEN;
 static pthread_mutex_t action_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t notices_lock = PTHREAD_MUTEX_INITIALIZER; /* leaf; of all below */
-static struct notice notices[NOTICES_MAX];			 /* in the order of their arrival */
+static struct notice pending_notices[NOTICES_MAX];		 /* in the order of their arrival */
 static unsigned n_notices;
 static void (*on_pressure)(uint64_t bytes, unsigned device, void *context);
 static void *on_pressure_context;
@@ -136,11 +136,11 @@ static bool notice_add(const struct notice *notice)
 	unsigned at = 0;
 
 	scoped_lock(&notices_lock);
-	while (at < n_notices && !notice_is_repeated(&notices[at], notice))
+	while (at < n_notices && !notice_is_repeated(&pending_notices[at], notice))
 		at++;
 	if (at == NOTICES_MAX)
 		return false;
-	notices[at] = *notice;
+	pending_notices[at] = *notice;
 	if (at == n_notices)
 		n_notices++;
 	atomic_fetch_or(&attention_flags, ATTENTION_NOTICES);
@@ -168,9 +168,9 @@ static bool notice_next(struct notice *notice)
 		atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_NOTICES);
 		return false;
 	}
-	*notice = notices[0];
+	*notice = pending_notices[0];
 	n_notices--;
-	memmove(&notices[0], &notices[1], n_notices * sizeof(notices[0]));
+	memmove(&pending_notices[0], &pending_notices[1], n_notices * sizeof(pending_notices[0]));
 	return true;
 }
 

@@ -27,7 +27,7 @@
 static const struct dtype {
 	const char *name;
 	unsigned bits;
-} dtypes[] = {
+} dtype_table[] = {
     {"BOOL", 8},    {"I8", 8},	    {"I16", 16},	{"I32", 32},	    {"I64", 64},
     {"U8", 8},	    {"U16", 16},    {"U32", 32},	{"U64", 64},	    {"F16", 16},
     {"F32", 32},    {"F64", 64},    {"BF16", 16},	{"C64", 64},	    {"F8_E4M3", 8},
@@ -199,10 +199,11 @@ static int numbers_fail(const char *name, const char *field)
 
 static const struct dtype *dtype_find(json_t *code)
 {
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
-		if (json_is_string(code) && json_string_length(code) == strlen(dtypes[i].name) &&
-		    !strcmp(json_string_value(code), dtypes[i].name))
-			return &dtypes[i];
+	for (size_t i = 0; i < sizeof(dtype_table) / sizeof(dtype_table[0]); i++)
+		if (json_is_string(code) &&
+		    json_string_length(code) == strlen(dtype_table[i].name) &&
+		    !strcmp(json_string_value(code), dtype_table[i].name))
+			return &dtype_table[i];
 	return NULL;
 }
 

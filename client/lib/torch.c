@@ -43,10 +43,10 @@ struct pool {
 #define POOLS(X)                                                                                   \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define POOL_INIT(n) {.lock = PTHREAD_MUTEX_INITIALIZER},
-static struct pool pools[] = {POOLS(POOL_INIT)};
+static struct pool device_pools[] = {POOLS(POOL_INIT)};
 
 /* The vendor whose devices torch.cuda numbers. */
-static const struct client_gpu_ops *const vendor = &client_gpu_cuda;
+static const struct client_gpu_ops *const torch_vendor = &client_gpu_cuda;
 
 static void uuid_print(const char *kind, const uint8_t uuid[16], char text[UUID_TEXT_MAX])
 {
@@ -77,7 +77,7 @@ static int directory_find(const struct pool *pool, int device, char path[PATH_MA
 	char text[UUID_TEXT_MAX];
 	uint8_t uuid[16];
 
-	int rc = vendor->device_uuid(device, uuid);
+	int rc = torch_vendor->device_uuid(device, uuid);
 	if (rc < 0)
 		return rc;
 	uuid_print("MIG", uuid, text);
@@ -177,7 +177,7 @@ static int pool_get_arena(struct pool *pool, int device, struct gpumem_arena **a
 	if (!pool->arenas[device]) {
 		int rc = directory_find(pool, device, directory);
 		if (rc == 0)
-			rc = vendor->primary_run(device, arena_open, &request);
+			rc = torch_vendor->primary_run(device, arena_open, &request);
 		if (rc < 0)
 			return rc;
 		pool->arenas[device] = request.arena;
@@ -223,7 +223,7 @@ static int pool_check(struct pool *pool)
 
 	if (pool->state != POOL_UNUSED)
 		return 0;
-	if (pool != pools || !directory || !*directory)
+	if (pool != device_pools || !directory || !*directory)
 		return client_fail(EINVAL, "the pool is closed, or GPUMEM_POOL names no directory");
 	return pool_begin(pool, directory, NULL);
 }
@@ -262,7 +262,7 @@ static void pool_free(struct pool *pool, const void *address, int device)
 	scoped_lock(&pool->lock);
 	if (!address || device < 0 || device >= DEVICES_MAX || !pool->arenas[device])
 		return;
-	vendor->primary_run(device, NULL, NULL);
+	torch_vendor->primary_run(device, NULL, NULL);
 	if (client_arena_free(pool->arenas[device], (uintptr_t)address) < 0)
 		return;
 	pool->allocations--;
@@ -274,13 +274,13 @@ static void pool_free(struct pool *pool, const void *address, int device)
 	static void *pool_alloc_##n(ssize_t size, int device, void *stream)                        \
 	{                                                                                          \
 		(void)stream;                                                                      \
-		return pool_alloc(&pools[n], size, device);                                        \
+		return pool_alloc(&device_pools[n], size, device);                                 \
 	}                                                                                          \
 	static void pool_free_##n(void *address, ssize_t size, int device, void *stream)           \
 	{                                                                                          \
 		(void)size;                                                                        \
 		(void)stream;                                                                      \
-		pool_free(&pools[n], address, device);                                             \
+		pool_free(&device_pools[n], address, device);                                      \
 	}
 POOLS(POOL_FUNCTIONS)
 
@@ -318,8 +318,8 @@ static int torch_open(const char *directory, const char *name, int device,
 {
 	if (name && (!*name || strchr(name, '/')))
 		return client_fail(EINVAL, "'%s' is no file's name", name);
-	for (size_t i = 1; i < sizeof(pools) / sizeof(pools[0]); i++) {
-		int rc = pool_open(&pools[i], directory, name, device);
+	for (size_t i = 1; i < sizeof(device_pools) / sizeof(device_pools[0]); i++) {
+		int rc = pool_open(&device_pools[i], directory, name, device);
 		if (rc == -EBUSY)
 			continue;
 		if (rc == 0)
@@ -327,15 +327,15 @@ static int torch_open(const char *directory, const char *name, int device,
 		return rc;
 	}
 	return client_fail(EMFILE, "there are %zu pools already: close one",
-			   sizeof(pools) / sizeof(pools[0]) - 1);
+			   sizeof(device_pools) / sizeof(device_pools[0]) - 1);
 }
 
 /* NULL: no pool has the functions. */
 static struct pool *pool_find(const struct gpumem_torch *functions)
 {
-	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+	for (size_t i = 0; i < sizeof(device_pools) / sizeof(device_pools[0]); i++)
 		if (functions->alloc == functions_of[i].alloc)
-			return &pools[i];
+			return &device_pools[i];
 	return NULL;
 }
 
@@ -355,7 +355,7 @@ static int torch_close(const struct gpumem_torch *functions)
 /* Kernels may still use the memory, so the device is waited for, as by pool_free. */
 static int arena_park(int device, struct gpumem_arena *arena)
 {
-	int rc = vendor->primary_run(device, NULL, NULL);
+	int rc = torch_vendor->primary_run(device, NULL, NULL);
 
 	return rc < 0 ? rc : client_arena_park(arena);
 }
@@ -391,8 +391,8 @@ static int torch_each(const struct gpumem_torch *functions,
 		return pool_each(pool, change);
 	if (functions)
 		return client_fail(EINVAL, "no such pool is open");
-	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]) && rc >= 0; i++) {
-		int result = pool_each(&pools[i], change);
+	for (size_t i = 0; i < sizeof(device_pools) / sizeof(device_pools[0]) && rc >= 0; i++) {
+		int result = pool_each(&device_pools[i], change);
 		rc = result < 0 || result > rc ? result : rc;
 	}
 	return rc;
