@@ -12,7 +12,7 @@
 #define REFUSED_MAX 16
 
 static pthread_mutex_t range_lock = PTHREAD_MUTEX_INITIALIZER; /* of all in this file */
-static struct range *ranges;
+static struct range *mapped_ranges;
 static atomic_uint n_ranges; /* also read without the lock */
 static unsigned range_capacity;
 static struct mapping *ended_mappings;
@@ -26,13 +26,14 @@ unsigned range_count(void)
 
 struct range *range_at(unsigned i)
 {
-	return &ranges[i];
+	return &mapped_ranges[i];
 }
 
 bool range_is_direct_of(const struct slot_identity *identity)
 {
 	for (unsigned i = 0; i < n_ranges; i++)
-		if (!ranges[i].cached && slot_same(&ranges[i].mapping->identity, identity))
+		if (!mapped_ranges[i].cached &&
+		    slot_same(&mapped_ranges[i].mapping->identity, identity))
 			return true;
 	return false;
 }
@@ -42,10 +43,10 @@ int range_reserve(unsigned n)
 	if (n_ranges + n <= range_capacity)
 		return 0;
 	unsigned new_capacity = 2 * (n_ranges + n);
-	struct range *new_ranges = realloc(ranges, new_capacity * sizeof(*new_ranges));
+	struct range *new_ranges = realloc(mapped_ranges, new_capacity * sizeof(*new_ranges));
 	if (!new_ranges)
 		return -ENOMEM;
-	ranges = new_ranges;
+	mapped_ranges = new_ranges;
 	range_capacity = new_capacity;
 	return 0;
 }
@@ -109,13 +110,13 @@ void range_refuse_file(const struct slot_identity *identity)
 void range_add(const struct range *range)
 {
 	range->mapping->ranges++;
-	ranges[n_ranges++] = *range;
+	mapped_ranges[n_ranges++] = *range;
 }
 
 void range_split(const char *address)
 {
 	for (unsigned i = 0; i < n_ranges; i++) {
-		struct range *range = &ranges[i];
+		struct range *range = &mapped_ranges[i];
 		if (address <= range->start || address >= range->start + range->bytes)
 			continue;
 		struct range rest = *range;
@@ -130,9 +131,9 @@ void range_split(const char *address)
 
 void range_remove(unsigned i)
 {
-	struct mapping *mapping = ranges[i].mapping;
+	struct mapping *mapping = mapped_ranges[i].mapping;
 
-	ranges[i] = ranges[--n_ranges];
+	mapped_ranges[i] = mapped_ranges[--n_ranges];
 	if (--mapping->ranges == 0)
 		mapping_end(mapping);
 }

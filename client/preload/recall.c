@@ -28,7 +28,7 @@ struct listener {
 };
 
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener listeners[LISTENERS_MAX] = {[0 ... LISTENERS_MAX - 1] = {.fd = -1}};
+static struct listener recall_listeners[LISTENERS_MAX] = {[0 ... LISTENERS_MAX - 1] = {.fd = -1}};
 static void (*on_recall)(uint64_t device, uint64_t inode);
 
 void recall_start(void (*recalled)(uint64_t device, uint64_t inode))
@@ -110,10 +110,10 @@ static struct listener *listener_find(uint64_t device)
 	struct listener *free = NULL;
 
 	for (unsigned i = 0; i < LISTENERS_MAX; i++) {
-		if (listeners[i].fd >= 0 && listeners[i].device == device)
-			return &listeners[i];
-		if (listeners[i].fd < 0)
-			free = &listeners[i];
+		if (recall_listeners[i].fd >= 0 && recall_listeners[i].device == device)
+			return &recall_listeners[i];
+		if (recall_listeners[i].fd < 0)
+			free = &recall_listeners[i];
 	}
 	return free;
 }
@@ -141,5 +141,5 @@ void recall_forked(void)
 {
 	pthread_mutex_init(&listeners_lock, NULL);
 	for (unsigned i = 0; i < LISTENERS_MAX; i++)
-		listener_close(&listeners[i]);
+		listener_close(&recall_listeners[i]);
 }

@@ -17,7 +17,7 @@ enum { UNKNOWN, OTHER, FIRST };
 _Static_assert(FIRST + SLOTS <= UINT8_MAX, "a descriptor's slot is kept in a byte");
 
 static atomic_uchar fd_classes[DESCRIPTORS_MAX];
-static struct slot slots[SLOTS];
+static struct slot slot_table[SLOTS];
 static atomic_uint n_slots;		/* slots used so far */
 static pthread_mutex_t assignment_lock; /* held to give files to slots */
 
@@ -25,7 +25,7 @@ void slots_start(void)
 {
 	pthread_mutex_init(&assignment_lock, NULL);
 	for (unsigned i = 0; i < SLOTS; i++)
-		pthread_rwlock_init(&slots[i].lock, NULL);
+		pthread_rwlock_init(&slot_table[i].lock, NULL);
 }
 
 /* Under assignment_lock and the slot's lock. */
@@ -44,19 +44,19 @@ static void slot_assign(struct slot *slot, const struct slot_identity *identity)
 static struct slot *slot_find(const struct slot_identity *identity)
 {
 	unsigned n = atomic_load(&n_slots);
-	struct slot *free = n < SLOTS ? &slots[n] : NULL;
+	struct slot *free = n < SLOTS ? &slot_table[n] : NULL;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (slot_same(&slots[i].identity, identity)) {
-			atomic_fetch_add(&slots[i].descriptors, 1);
-			return &slots[i];
+		if (slot_same(&slot_table[i].identity, identity)) {
+			atomic_fetch_add(&slot_table[i].descriptors, 1);
+			return &slot_table[i];
 		}
-		if (atomic_load(&slots[i].descriptors) == 0)
-			free = &slots[i];
+		if (atomic_load(&slot_table[i].descriptors) == 0)
+			free = &slot_table[i];
 	}
 	if (!free || pthread_rwlock_trywrlock(&free->lock) != 0)
 		return NULL;
-	if (free == &slots[n])
+	if (free == &slot_table[n])
 		atomic_store(&n_slots, n + 1);
 	window_close(free);
 	slot_assign(free, identity);
@@ -71,19 +71,19 @@ static struct slot *slot_find(const struct slot_identity *identity)
 static struct {
 	uint64_t number;
 	bool may_be;
-} devices[DEVICES_MAX]; /* under assignment_lock */
+} device_table[DEVICES_MAX]; /* under assignment_lock */
 static unsigned n_devices;
 
 /* Under assignment_lock. */
 static bool device_may_be(int fd, uint64_t device)
 {
 	for (unsigned i = 0; i < n_devices; i++)
-		if (devices[i].number == device)
-			return devices[i].may_be;
+		if (device_table[i].number == device)
+			return device_table[i].may_be;
 	bool verdict = access_may_be(fd);
 	unsigned at = n_devices < DEVICES_MAX ? n_devices++ : (unsigned)(device % DEVICES_MAX);
-	devices[at].number = device;
-	devices[at].may_be = verdict;
+	device_table[at].number = device;
+	device_table[at].may_be = verdict;
 	return verdict;
 }
 
@@ -92,7 +92,7 @@ static struct slot *file_classify(int fd, const struct slot_identity *identity)
 {
 	struct slot *slot = device_may_be(fd, identity->device) ? slot_find(identity) : NULL;
 	unsigned char unknown = UNKNOWN;
-	unsigned char class = slot ? (unsigned char)(FIRST + (slot - slots)) : OTHER;
+	unsigned char class = slot ? (unsigned char)(FIRST + (slot - slot_table)) : OTHER;
 
 	if (!atomic_compare_exchange_strong(&fd_classes[fd], &unknown, class) && slot)
 		atomic_fetch_sub(&slot->descriptors, 1);
@@ -126,7 +126,7 @@ struct slot *slot_of(int fd)
 	if (!own_process())
 		return NULL;
 	if (class != UNKNOWN)
-		return &slots[class - FIRST];
+		return &slot_table[class - FIRST];
 	int error = errno;
 	INSIDE();
 	struct slot *slot = fd_classify(fd);
@@ -137,10 +137,10 @@ struct slot *slot_of(int fd)
 /* For a descriptor that refers to another file now. */
 static void fd_forget(int fd, const struct slot *slot)
 {
-	unsigned char class = (unsigned char)(FIRST + (slot - slots));
+	unsigned char class = (unsigned char)(FIRST + (slot - slot_table));
 
 	if (atomic_compare_exchange_strong(&fd_classes[fd], &class, UNKNOWN))
-		atomic_fetch_sub(&slots[slot - slots].descriptors, 1);
+		atomic_fetch_sub(&slot_table[slot - slot_table].descriptors, 1);
 }
 
 bool slot_is_of(const struct slot *slot, int fd)
@@ -229,7 +229,7 @@ void slot_closing(int fd)
 	INSIDE();
 	class = atomic_exchange(&fd_classes[fd], UNKNOWN);
 	if (class >= FIRST)
-		slot_release(&slots[class - FIRST]);
+		slot_release(&slot_table[class - FIRST]);
 	errno = error;
 }
 
@@ -244,7 +244,7 @@ bool slots_yield(const struct slot_identity *identity)
 	bool had = false;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct slot *slot = &slots[i];
+		struct slot *slot = &slot_table[i];
 		pthread_rwlock_wrlock(&slot->lock);
 		if (slot->file && (!identity || slot_same(identity, &slot->identity))) {
 			window_close(slot);
@@ -263,7 +263,7 @@ void slots_refuse(const struct slot_identity *identity)
 	identity_add_cached(identity);
 	unsigned n = atomic_load(&n_slots);
 	for (unsigned i = 0; i < n; i++) {
-		struct slot *slot = &slots[i];
+		struct slot *slot = &slot_table[i];
 		pthread_rwlock_wrlock(&slot->lock);
 		if (identity_is_cached(&slot->identity)) {
 			window_close(slot);
@@ -281,8 +281,8 @@ void slots_times_set(void)
 	unsigned n = atomic_load(&n_slots);
 
 	for (unsigned i = 0; i < n; i++) {
-		atomic_store(&slots[i].written, 0);
-		atomic_store(&slots[i].accessed, 0);
+		atomic_store(&slot_table[i].written, 0);
+		atomic_store(&slot_table[i].accessed, 0);
 	}
 }
 
@@ -290,13 +290,13 @@ void slots_lock(void)
 {
 	pthread_mutex_lock(&assignment_lock);
 	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
-		pthread_rwlock_wrlock(&slots[i].lock);
+		pthread_rwlock_wrlock(&slot_table[i].lock);
 }
 
 void slots_unlock(void)
 {
 	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
-		pthread_rwlock_unlock(&slots[i].lock);
+		pthread_rwlock_unlock(&slot_table[i].lock);
 	pthread_mutex_unlock(&assignment_lock);
 }
 
@@ -305,5 +305,5 @@ void slots_forked(void)
 {
 	slots_start();
 	for (unsigned i = 0; i < atomic_load(&n_slots); i++)
-		window_close(&slots[i]);
+		window_close(&slot_table[i]);
 }

@@ -19,7 +19,7 @@
 #define CROWD_CALLS 64
 
 static pthread_mutex_t staging_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct client_staging staging = CLIENT_STAGING_NONE;
+static struct client_staging staging_memory = CLIENT_STAGING_NONE;
 static uint64_t staging_device; /* set once, before is_staging_open */
 static atomic_bool is_staging_open;
 static atomic_bool was_open_tried; /* stage_open was called */
@@ -39,21 +39,21 @@ bool stage_is_for(const struct slot *slot)
 void stage_open(const struct slot *slot, int fd)
 {
 	if (atomic_exchange(&was_open_tried, true) ||
-	    client_staging_open(fd, STAGE_BYTES, &staging) < 0)
+	    client_staging_open(fd, STAGE_BYTES, &staging_memory) < 0)
 		return;
-	if (client_staging_touch(&staging, 0, STAGE_BYTES) < 0) {
-		client_staging_close(&staging);
+	if (client_staging_touch(&staging_memory, 0, STAGE_BYTES) < 0) {
+		client_staging_close(&staging_memory);
 		return;
 	}
-	staging.fd = own_adopt(staging.fd);
+	staging_memory.fd = own_adopt(staging_memory.fd);
 	staging_device = slot->identity.device;
-	atomic_store(&is_staging_open, staging.fd >= 0);
+	atomic_store(&is_staging_open, staging_memory.fd >= 0);
 }
 
 /* Copies between the parts of a call, from the byte at of the call on, and the staging memory. */
 static void stage_copy_parts(const struct io_call *call, size_t at, size_t bytes)
 {
-	char *memory = staging.base;
+	char *memory = staging_memory.base;
 
 	for (int i = 0; i < call->n_parts && bytes; i++) {
 		size_t length = call->parts[i].iov_len;
@@ -83,9 +83,9 @@ static bool stage_move_parts(const struct io_call *call, off_t offset, size_t by
 		step = bytes - bytes_moved < STAGE_BYTES ? bytes - bytes_moved : STAGE_BYTES;
 		if (call->direction == IO_WRITE) {
 			stage_copy_parts(call, bytes_moved, step);
-			n = client_staging_put(&staging, 0, call->fd, at, step);
+			n = client_staging_put(&staging_memory, 0, call->fd, at, step);
 		} else {
-			n = client_staging_get(&staging, 0, call->fd, at, step);
+			n = client_staging_get(&staging_memory, 0, call->fd, at, step);
 			if (n == (ssize_t)step)
 				stage_copy_parts(call, bytes_moved, step);
 		}
@@ -122,6 +122,6 @@ void stage_forked(void)
 {
 	pthread_mutex_init(&staging_lock, NULL);
 	if (atomic_exchange(&is_staging_open, false))
-		client_staging_close(&staging);
+		client_staging_close(&staging_memory);
 	atomic_store(&was_open_tried, false);
 }

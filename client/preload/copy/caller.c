@@ -19,13 +19,13 @@ struct site {
 	struct site *next;
 };
 
-static struct site *_Atomic sites;
+static struct site *_Atomic call_sites;
 
 static bool is_own(const void *function)
 {
 	Dl_info function_info, own_info;
 
-	return dladdr(function, &function_info) && dladdr((const void *)&sites, &own_info) &&
+	return dladdr(function, &function_info) && dladdr((const void *)&call_sites, &own_info) &&
 	       function_info.dli_fbase == own_info.dli_fbase;
 }
 
@@ -79,7 +79,7 @@ static void *function_find(const char *name, const void *returns_to)
 
 void *caller_function(const char *name, const void *returns_to)
 {
-	struct site *newest = atomic_load_explicit(&sites, memory_order_acquire);
+	struct site *newest = atomic_load_explicit(&call_sites, memory_order_acquire);
 
 	for (const struct site *at = newest; at; at = at->next)
 		if (at->returns_to == returns_to && at->name == name)
@@ -92,7 +92,7 @@ void *caller_function(const char *name, const void *returns_to)
 		return function;
 	}
 	*site = (struct site){name, returns_to, function, newest};
-	while (!atomic_compare_exchange_weak(&sites, &site->next, site))
+	while (!atomic_compare_exchange_weak(&call_sites, &site->next, site))
 		;
 	return function;
 }

@@ -40,8 +40,8 @@ struct source {
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct source *sources[SOURCES_MAX]; /* under table_lock */
-static atomic_uint n_sources;		    /* changed under table_lock */
+static struct source *source_table[SOURCES_MAX]; /* under table_lock */
+static atomic_uint n_sources;			 /* changed under table_lock */
 static bool copies_enabled = true;
 
 void source_start(void)
@@ -109,7 +109,7 @@ static bool table_add(struct source *source)
 	unsigned n = atomic_load(&n_sources);
 	if (n == SOURCES_MAX)
 		return false;
-	sources[n] = source;
+	source_table[n] = source;
 	atomic_store(&n_sources, n + 1);
 	return true;
 }
@@ -128,10 +128,10 @@ void source_add(const struct mapping_request *request, const struct slot_identit
 /* Under table_lock. The caller takes over the table's reference. */
 static struct source *source_remove(unsigned i)
 {
-	struct source *source = sources[i];
+	struct source *source = source_table[i];
 	unsigned n = atomic_load(&n_sources) - 1;
 
-	sources[i] = sources[n];
+	source_table[i] = source_table[n];
 	atomic_store(&n_sources, n);
 	return source;
 }
@@ -159,7 +159,7 @@ static unsigned sources_remove(const struct choice *choice, struct source **remo
 
 	scoped_lock(&table_lock);
 	for (unsigned i = atomic_load(&n_sources); i-- > 0;)
-		if (choice_has(choice, sources[i]))
+		if (choice_has(choice, source_table[i]))
 			removed[n++] = source_remove(i);
 	return n;
 }
@@ -209,7 +209,7 @@ static struct source *source_take(const char *from, size_t bytes)
 {
 	scoped_lock(&table_lock);
 	for (unsigned i = 0; i < atomic_load(&n_sources); i++) {
-		struct source *source = sources[i];
+		struct source *source = source_table[i];
 		if (from < source->start || bytes > source->bytes ||
 		    (size_t)(from - source->start) > source->bytes - bytes)
 			continue;

@@ -31,18 +31,18 @@ struct fill {
 };
 
 static pthread_mutex_t fills_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fill *fills;
+static struct fill *fill_list;
 static atomic_bool has_fills; /* the list is not empty; changed under fills_lock */
 
 /* Under fills_lock. */
 static void fill_remove(const struct fill *fill)
 {
-	struct fill **at = &fills;
+	struct fill **at = &fill_list;
 
 	while (*at != fill)
 		at = &(*at)->next;
 	*at = fill->next;
-	atomic_store(&has_fills, fills != NULL);
+	atomic_store(&has_fills, fill_list != NULL);
 }
 
 static void fill_put(struct fill *fill)
@@ -101,8 +101,8 @@ static struct fill *fill_new(char *address, size_t bytes, int advice, unsigned r
 	*fill = (struct fill){
 	    .start = address, .bytes = bytes, .advice = advice, .references = references};
 	scoped_lock(&fills_lock);
-	fill->next = fills;
-	fills = fill;
+	fill->next = fill_list;
+	fill_list = fill;
 	atomic_store(&has_fills, true);
 	return fill;
 }
@@ -155,7 +155,7 @@ void fill_stop(const void *address, size_t bytes)
 	const char *start = address;
 
 	scoped_lock(&fills_lock);
-	for (struct fill *fill = fills; fill; fill = fill->next)
+	for (struct fill *fill = fill_list; fill; fill = fill->next)
 		if (fill->start < start + bytes && start < fill->start + fill->bytes)
 			atomic_store(&fill->ended, true);
 }
@@ -163,6 +163,6 @@ void fill_stop(const void *address, size_t bytes)
 void fill_forked(void)
 {
 	pthread_mutex_init(&fills_lock, NULL);
-	fills = NULL;
+	fill_list = NULL;
 	atomic_store(&has_fills, false);
 }
