@@ -25,7 +25,7 @@ int fake_contexts_made, fake_parked_files;
 int fake_driver; /* of device addresses in /vulkan/: 0 none, 1 HIP, 2 Level Zero */
 int fake_parked; /* what the next safe points return, counted down */
 
-static __thread int stack[16], depth; /* device + 1 of each current context */
+static __thread int context_stack[16], context_depth; /* device + 1 of each current context */
 
 struct gpumem {
 	int fd, kind, flags, parked;
@@ -33,7 +33,7 @@ struct gpumem {
 	char *at, *pending;
 };
 
-static const unsigned char uuids[2][16] = {"the first GPU's", "the second GPU'"};
+static const unsigned char gpu_uuids[2][16] = {"the first GPU's", "the second GPU'"};
 
 static int fail(int error, const char *format, ...)
 {
@@ -187,7 +187,7 @@ int gpumem_get_info(gpumem *file, struct gpumem_info *info)
 	    .flags = file->flags,
 	};
 	if (file->kind != GPUMEM_FILE_HOST)
-		memcpy(info->uuid, uuids[0], sizeof(info->uuid));
+		memcpy(info->uuid, gpu_uuids[0], sizeof(info->uuid));
 	if (file->at)
 		strcpy(info->provider, "mmap");
 	bool imported = file->at && file->kind == GPUMEM_FILE_VULKAN && fake_driver;
@@ -222,7 +222,7 @@ int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 {
 	if (file->kind == GPUMEM_FILE_VULKAN && !fake_driver)
 		return fail(ENODEV, "neither HIP nor Level Zero is here");
-	if (file->kind != GPUMEM_FILE_VULKAN && !depth)
+	if (file->kind != GPUMEM_FILE_VULKAN && !context_depth)
 		return fail(EINVAL, "this thread has no current CUDA context");
 	if (map(file) < 0)
 		return -1;
@@ -285,7 +285,7 @@ int gpumem_export(gpumem *file, int flags, struct gpumem_piece *pieces, size_t *
 		    .memory_bytes = file->size,
 		    .handles = i ? GPUMEM_HANDLE_OPAQUE | GPUMEM_HANDLE_DMABUF : GPUMEM_HANDLE_CUDA,
 		    .fd = dup(file->fd)};
-		memcpy(pieces[i].uuid, uuids[0], sizeof(pieces[i].uuid));
+		memcpy(pieces[i].uuid, gpu_uuids[0], sizeof(pieces[i].uuid));
 	}
 	return 0;
 }
@@ -403,42 +403,42 @@ int cuDeviceGet(int *device, int ordinal)
 /* The file's GPU is CUDA's device 1. */
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
 {
-	memcpy(uuid, uuids[!device], 16);
+	memcpy(uuid, gpu_uuids[!device], 16);
 	return OK;
 }
 
 int cuCtxGetCurrent(void **context)
 {
-	*context = depth ? (void *)(long)stack[depth - 1] : NULL;
+	*context = context_depth ? (void *)(long)context_stack[context_depth - 1] : NULL;
 	return OK;
 }
 
 int cuCtxGetDevice(int *device)
 {
-	if (!depth)
+	if (!context_depth)
 		return NO_CONTEXT;
-	*device = stack[depth - 1] - 1;
+	*device = context_stack[context_depth - 1] - 1;
 	return OK;
 }
 
 int cuCtxPushCurrent_v2(void *context)
 {
-	stack[depth++] = (int)(long)context;
+	context_stack[context_depth++] = (int)(long)context;
 	return OK;
 }
 
 int cuCtxPopCurrent_v2(void **context)
 {
-	if (!depth)
+	if (!context_depth)
 		return NO_CONTEXT;
-	*context = (void *)(long)stack[--depth];
+	*context = (void *)(long)context_stack[--context_depth];
 	return OK;
 }
 
 int cuCtxSynchronize(void)
 {
 	fake_syncs++;
-	return depth ? OK : NO_CONTEXT;
+	return context_depth ? OK : NO_CONTEXT;
 }
 
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
@@ -463,7 +463,7 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 
 int cuMemAlloc_v2(unsigned long long *address, size_t size)
 {
-	if (!depth)
+	if (!context_depth)
 		return NO_CONTEXT;
 	if (fake_no_memory)
 		return NO_MEMORY;
@@ -474,7 +474,7 @@ int cuMemAlloc_v2(unsigned long long *address, size_t size)
 
 int cuMemFree_v2(unsigned long long address)
 {
-	if (!depth)
+	if (!context_depth)
 		return NO_CONTEXT;
 	free((void *)address);
 	fake_allocations--;
@@ -483,7 +483,7 @@ int cuMemFree_v2(unsigned long long address)
 
 int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t size)
 {
-	if (!depth)
+	if (!context_depth)
 		return NO_CONTEXT;
 	memcpy((void *)to, (void *)from, size);
 	return OK;
