@@ -12,6 +12,7 @@
 #include "client/cli/core/layout.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/cli/core/residence.h"
 #include "common/cleanup.h"
 

@@ -14,6 +14,7 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

@@ -15,6 +15,7 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/cli/core/params.h"
 #include "client/cli/core/progress.h"
 #include "client/cli/core/residence.h"

@@ -12,6 +12,7 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 #include "common/protocol.h"

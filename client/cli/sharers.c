@@ -10,6 +10,7 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "common/cleanup.h"
 
 #define COMMAND_CELLS 48

@@ -11,6 +11,7 @@
 #include "client/cli/core/gpus.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "common/cleanup.h"
 
 #define BAR_CELLS 20

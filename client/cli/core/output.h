@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Formats for people (bars, tables, colours) and as JSON. */
+/* Formats for people: bars, tables, colours. Names and users as values of JSON. */
 #ifndef CLIENT_CLI_CORE_OUTPUT_H
 #define CLIENT_CLI_CORE_OUTPUT_H
 
@@ -83,18 +83,5 @@ void table_free(struct table *table);
  * table. */
 void table_list(struct table table, const json_t *list,
 		void (*row)(struct table *table, const json_t *object));
-
-/* Ends a command that lists: writes the list as JSON under its name, or by table if the list is not
- * empty, and drops the reference. Gives the command's status so far, or the status of writing. */
-int output_list(const char *name, json_t *list, bool json, int status,
-		void (*table)(const json_t *list));
-/* The version of the JSON documents, which gpumem(1) describes: rises if a member is removed or
- * changes its meaning. */
-#define OUTPUT_SCHEMA 1
-/* Writes the object with its schema and drops the reference. Gives the exit status. NULL means that
- * there was no memory. */
-int output_json(json_t *value);
-/* Writes the object in one line, for commands that write several documents. */
-int output_json_line(json_t *value);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/cli/cp/print.h"
 #include "common/cleanup.h"
 #include "common/clock.h"

@@ -8,6 +8,7 @@
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/cli/doctor/doctor.h"
 #include "common/cleanup.h"
 

@@ -11,6 +11,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
 #include "client/cli/core/output.h"
+#include "client/cli/core/output_json.h"
 #include "client/cli/core/residence.h"
 #include "client/cli/explain/uses.h"
 #include "common/cleanup.h"

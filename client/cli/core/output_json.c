@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* JSON on standard output, for programs. */
+#include "client/cli/core/output_json.h"
+
 #include <errno.h>
 #include <stdio.h>
 
 #include "client/cli/core/cli.h"
-#include "client/cli/core/output.h"
 #include "common/cleanup.h"
 #include "common/utf8.h"
 
