@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "client/cli/core/cli.h"
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "client/lib/gpumem.h"
 
 /* Alignment in bytes of torch's own allocations, up to which kernels of cuBLAS differ. */

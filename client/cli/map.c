@@ -11,9 +11,9 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/layout.h"
 #include "client/cli/core/mounts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
 #include "client/cli/core/residence.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 #define CELLS 64

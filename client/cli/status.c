@@ -10,8 +10,8 @@
 #include "client/cli/core/facts.h"
 #include "client/cli/core/gpus.h"
 #include "client/cli/core/mounts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 #define BAR_CELLS 20

@@ -8,8 +8,8 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
+#include "client/cli/output/output.h"
 #include "common/number.h"
 
 struct listing {

@@ -14,7 +14,7 @@
 #include "client/cli/checkpoint/files.h"
 #include "client/cli/checkpoint/images.h"
 #include "client/cli/core/cli.h"
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "client/core/error.h"
 #include "client/gpu/gpu.h"
 #include "common/cleanup.h"

@@ -14,7 +14,7 @@
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

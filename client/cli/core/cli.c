@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/core/output.h"
 #include "client/cli/core/quota.h"
+#include "client/cli/output/output.h"
 #include "common/clock.h"
 #include "common/closest.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/mounts.h"
 #include "common/number.h"

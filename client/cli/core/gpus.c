@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/cli/core/facts.h"
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

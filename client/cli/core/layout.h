@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 
 struct layout_extent {
 	uint64_t offset, bytes; /* in the file */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "client/cli/core/facts.h"
-#include "client/cli/core/numbers.h"
+#include "client/cli/output/numbers.h"
 #include "common/cleanup.h"
 
 /* A quota of a directory, of bytes or of files. */

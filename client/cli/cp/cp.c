@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "client/cli/core/buffer.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
 #include "client/cli/cp/print.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/descriptors.h"

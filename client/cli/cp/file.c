@@ -8,9 +8,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
 #include "client/cli/core/quota.h"
 #include "client/cli/cp/cp.h"
+#include "client/cli/output/output.h"
 #include "client/core/beneath.h"
 
 #define PIPE_BYTES (1 << 20)

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
-#include "client/cli/core/progress.h"
 #include "client/cli/cp/cp.h"
+#include "client/cli/output/output.h"
+#include "client/cli/output/progress.h"
 
 /* A shorter copy shows no progress. */
 #define SILENT_SECONDS 0.5

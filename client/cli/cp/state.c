@@ -7,8 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
 #include "client/cli/cp/cp.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 atomic_int cp_signal;

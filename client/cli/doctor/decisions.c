@@ -6,8 +6,8 @@
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/doctor/doctor.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 /* In the order of the table in gpumemfs(8). */

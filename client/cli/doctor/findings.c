@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "client/cli/core/cli.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
 #include "client/cli/doctor/doctor.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 static const char *const level_names[] = {"good", "note", "limit", "error"};

@@ -10,10 +10,10 @@
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
 #include "client/cli/core/residence.h"
 #include "client/cli/explain/uses.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

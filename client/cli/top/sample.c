@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "client/cli/top/top.h"
 #include "common/cleanup.h"
 #include "common/number.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "client/cli/core/cli.h"
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "client/cli/top/top.h"
 #include "common/utf8.h"
 

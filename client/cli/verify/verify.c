@@ -10,8 +10,8 @@
 #include "client/cli/core/buffer.h"
 #include "client/cli/core/cli.h"
 #include "client/cli/core/mounts.h"
-#include "client/cli/core/output.h"
 #include "client/cli/core/output_json.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 
 /* The request of the command line. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/output.h"
-#include "client/cli/core/progress.h"
+#include "client/cli/output/output.h"
+#include "client/cli/output/progress.h"
 #include "common/mounts.h"
 
 #include <pty.h>

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "tests/unit/unit.h"
 
 static struct top top;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 
 #include <inttypes.h>
 #include <langinfo.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/progress.h"
+#include "client/cli/output/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 
 #define CELLS_MAX 24
 #define CELLS_MIN 6

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Numbers for people: sizes, rates and times. */
-#ifndef CLIENT_CLI_CORE_NUMBERS_H
-#define CLIENT_CLI_CORE_NUMBERS_H
+#ifndef CLIENT_CLI_OUTPUT_NUMBERS_H
+#define CLIENT_CLI_OUTPUT_NUMBERS_H
 
 #include <stdint.h>
 

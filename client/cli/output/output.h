@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Formats for people: bars, tables, colours. Names and users as values of JSON. */
-#ifndef CLIENT_CLI_CORE_OUTPUT_H
-#define CLIENT_CLI_CORE_OUTPUT_H
+#ifndef CLIENT_CLI_OUTPUT_OUTPUT_H
+#define CLIENT_CLI_OUTPUT_OUTPUT_H
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "client/cli/core/numbers.h"
+#include "client/cli/output/numbers.h"
 
 enum output_glyphs { OUTPUT_ASCII, OUTPUT_UNICODE };
 /* Whether the terminal's locale has block characters. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/core/output.h"
+#include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/vector.h"
 

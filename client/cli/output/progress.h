@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The line of progress on a terminal, which must not wrap: a carriage return leads to the beginning
  * of the last line alone. */
-#ifndef CLIENT_CLI_CORE_PROGRESS_H
-#define CLIENT_CLI_CORE_PROGRESS_H
+#ifndef CLIENT_CLI_OUTPUT_PROGRESS_H
+#define CLIENT_CLI_OUTPUT_PROGRESS_H
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/core/numbers.h"
+#include "client/cli/output/numbers.h"
 
 #include <ctype.h>
 #include <stdbool.h>
