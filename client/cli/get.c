@@ -11,8 +11,8 @@
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output_json.h"
 #include "client/cli/core/params.h"
+#include "client/cli/core/walk.h"
 #include "client/cli/output/output.h"
-#include "client/cli/walk.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

@@ -17,9 +17,9 @@
 #include "client/cli/core/output_json.h"
 #include "client/cli/core/params.h"
 #include "client/cli/core/residence.h"
+#include "client/cli/core/walk.h"
 #include "client/cli/output/output.h"
 #include "client/cli/output/progress.h"
-#include "client/cli/walk.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
 

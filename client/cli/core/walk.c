@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/walk.h"
+#include "client/cli/core/walk.h"
 
 #include <errno.h>
 #include <ftw.h>

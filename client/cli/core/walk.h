@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A walk over all files below a path. */
-#ifndef CLIENT_CLI_WALK_H
-#define CLIENT_CLI_WALK_H
+#ifndef CLIENT_CLI_CORE_WALK_H
+#define CLIENT_CLI_CORE_WALK_H
 
 #include <stdbool.h>
 
