@@ -4,7 +4,7 @@
  * daemon's. */
 #include <string.h>
 
-#include "client/cli/attributes.h"
+#include "client/cli/attributes/attributes.h"
 #include "client/cli/core/cli.h"
 #include "tests/unit/page.h"
 #include "tests/unit/unit.h"

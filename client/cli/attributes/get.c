@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/cli/attributes.h"
+#include "client/cli/attributes/attributes.h"
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/output_json.h"

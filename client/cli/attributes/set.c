@@ -8,7 +8,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "client/cli/attributes.h"
+#include "client/cli/attributes/attributes.h"
 #include "client/cli/core/facts.h"
 #include "client/cli/core/mounts.h"
 #include "client/cli/core/params.h"

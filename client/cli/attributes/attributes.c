@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/cli/attributes.h"
+#include "client/cli/attributes/attributes.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The table of attributes, by the names that users type. */
-#ifndef CLIENT_CLI_ATTRIBUTES_H
-#define CLIENT_CLI_ATTRIBUTES_H
+#ifndef CLIENT_CLI_ATTRIBUTES_ATTRIBUTES_H
+#define CLIENT_CLI_ATTRIBUTES_ATTRIBUTES_H
 
 #include "client/cli/core/cli.h"
 #include "common/attributes.h"
