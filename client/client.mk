@@ -4,7 +4,7 @@
 # libgpumem.so.0. The sources of backend/ that the library needs are compiled a second time, for a shared library.
 
 CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/core/version.h)
-CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/lib/*.c) \
+CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/lib/*.c client/lib/*/*.c) \
 	$(addprefix backend/cuda/,driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
 	$(wildcard backend/stream*.c) $(addprefix common/,driver_library.c io.c mounts.c number.c runtime_dir.c utf8.c)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
@@ -15,7 +15,7 @@ CLIENT_ARCHIVE := $(OUT)/libgpumem-client.a
 # For unmodified programs: replacements for functions of libc, and the library's code without the files that need jansson.
 PRELOAD_SOURCES := $(wildcard client/preload/*.c client/preload/*/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
-	$(filter-out $(addprefix $(OUT)/pic/client/lib/,align.o arena%.o safetensors%.o torch.o),$(CLIENT_OBJECTS))
+	$(filter-out $(addprefix $(OUT)/pic/client/lib/,arena%.o safetensors/%.o torch.o),$(CLIENT_OBJECTS))
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3

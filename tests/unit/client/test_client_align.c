@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "client/lib/gpumem.h"
-#include "client/lib/safetensors.h"
+#include "client/lib/safetensors/safetensors.h"
 #include "tests/unit/unit.h"
 
 #define HEADER_ROOM 4096

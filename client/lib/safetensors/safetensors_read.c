@@ -10,7 +10,7 @@
 
 #include "client/core/error.h"
 #include "client/core/process.h"
-#include "client/lib/safetensors.h"
+#include "client/lib/safetensors/safetensors.h"
 #include "common/io.h"
 
 _Static_assert(offsetof(struct safetensors, api) == 0, "both have the same address");

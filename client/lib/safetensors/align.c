@@ -16,7 +16,7 @@
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
-#include "client/lib/safetensors.h"
+#include "client/lib/safetensors/safetensors.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 

@@ -4,8 +4,8 @@
  * (little-endian); N bytes of JSON, which begin with "{" and may end in spaces; and the data, which
  * the tensors cover without holes or overlaps. Offsets in the JSON count from the start of the
  * data, offsets in the structs below from the start of the file. */
-#ifndef CLIENT_LIB_SAFETENSORS_H
-#define CLIENT_LIB_SAFETENSORS_H
+#ifndef CLIENT_LIB_SAFETENSORS_SAFETENSORS_H
+#define CLIENT_LIB_SAFETENSORS_SAFETENSORS_H
 
 #include <jansson.h>
 #include <stddef.h>

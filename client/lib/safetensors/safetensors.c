@@ -3,7 +3,7 @@
 /* The parser accepts what the reference implementation accepts, with these exceptions: names that
  * an object has twice, of which the reference takes the last; names with a NUL, which jansson
  * cannot represent; spaces before the header; and entries of tensors written as lists. */
-#include "client/lib/safetensors.h"
+#include "client/lib/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>

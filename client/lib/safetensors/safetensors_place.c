@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "client/core/error.h"
-#include "client/lib/safetensors.h"
+#include "client/lib/safetensors/safetensors.h"
 
 #define UNITS 5 /* 1, 2, 4, 8 and 16 bytes */
 
