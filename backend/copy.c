@@ -8,7 +8,7 @@
 
 #include "backend/bar_cache.h"
 #include "backend/disk.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 
 /* Whole cache lines of the CPU, and whole pages for a DMA that begins and ends on page boundaries.
  */

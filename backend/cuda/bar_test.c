@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/cuda/provider.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 
 #define TEST_BYTES  CHUNK_ALIGN
 #define BLOCK_BYTES 4096

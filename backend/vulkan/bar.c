@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "backend/vulkan/copier.h"
 #include "common/log.h"
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/core/private_fd.h"
 #include "client/gpu/cuda_bar.h"
 

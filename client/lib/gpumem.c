@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/core/mount.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/core/error.h"
 #include "client/lib/file.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/lib/file.h"
 #include "client/preload/core/file_stats.h"
 #include "client/preload/core/own.h"

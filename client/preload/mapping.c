@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/lib/file.h"
 #include "client/preload/copy/source.h"
 #include "client/preload/core/file_stats.h"

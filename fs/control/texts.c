@@ -7,7 +7,7 @@
 #include "backend/bar_cache.h"
 #include "backend/copy.h"
 #include "backend/pool.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "fs/control/decisions.h"
 #include "fs/control/lists.h"
 #include "fs/control/params.h"

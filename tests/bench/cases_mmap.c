@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/lib/gpumem.h"
 #include "common/cleanup.h"
 #include "tests/bench/cases.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/driver.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/lib/gpumem.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/measure.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Stores and streaming loads through the BAR or the simulated BAR. */
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/bench/raw.h"
 
 ssize_t raw_bar_read(struct target *target, unsigned lane, void *to, size_t bytes, uint64_t offset)

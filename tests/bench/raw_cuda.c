@@ -10,7 +10,7 @@
 
 #include "backend/cuda/bar_way.h"
 #include "backend/cuda/driver.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/bench/raw.h"
 
 #define GRANULARITY (2ULL << 20)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/bench/raw.h"
 
 struct raw_memory {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "backend/cuda/bar_way.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/gpu/pointers.h"
 
 #define CHUNKS_MAX 128

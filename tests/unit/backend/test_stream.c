@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "tests/unit/cuda_fixture.h"
 
 #include "backend/cuda/provider.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "client/core/driver_thread.h"
 #include "client/gpu/cuda.h"
 #include "tests/unit/client_fixture.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "backend/bar_cache.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/unit/cuda_fixture.h"
 
 START_TEST(describes_devices)

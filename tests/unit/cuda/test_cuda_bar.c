@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The CUDA provider's BAR mappings: every way to a mapping, and ways that show the wrong memory. */
 #include "backend/bar_cache.h"
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 #include "tests/unit/cuda_fixture.h"
 
 /* DMA sees stores through the mapping, and loads see DMA. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/stream.h"
+#include "backend/stream/stream.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "backend/stream_arch.h"
+#include "backend/stream/stream_arch.h"
 
 /* Runs on every processor: memcpy and memset for all bytes. */
 static const struct stream_variant stream_plain = {.name = "plain"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The parts of backend/stream.c for each processor architecture: loops over whole lines, and
+/* The parts of backend/stream/stream.c for each processor architecture: loops over whole lines, and
  * fences. */
-#ifndef BACKEND_STREAM_ARCH_H
-#define BACKEND_STREAM_ARCH_H
+#ifndef BACKEND_STREAM_STREAM_ARCH_H
+#define BACKEND_STREAM_STREAM_ARCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

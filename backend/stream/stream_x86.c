@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Four vectors in each iteration: enough loads in flight to fill the processor's line buffers, few
  * enough to stay in registers. Wider processors get functions of their own, not files. */
-#include "backend/stream_arch.h"
+#include "backend/stream/stream_arch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

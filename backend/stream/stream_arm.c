@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* LDNP and STNP move 32 bytes without keeping the line in the cache; compilers have no portable
  * intrinsics for them. Every aarch64 has NEON. */
-#include "backend/stream_arch.h"
+#include "backend/stream/stream_arch.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
