@@ -18,7 +18,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 #define PREFIX	  "gpumemfs: "
 #define CUT_SHORT "..."

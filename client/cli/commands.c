@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/cli/core/cli.h"
-#include "common/closest.h"
+#include "common/text/closest.h"
 
 const struct command *const commands[] = {
     &command_status,	 &command_top,

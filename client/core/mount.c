@@ -19,7 +19,7 @@
 #include "common/clock.h"
 #include "common/mounts.h"
 #include "common/runtime_dir.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 /* The daemon of a new mount binds its socket within milliseconds of its first answer. */
 #define SOCKET_WAIT_NS (2 * CLOCK_SECOND)

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "backend/bar_cache.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
 #include "fs/tree/inode.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "fs/control/facts.h"
 #include "fs/control/texts.h"
 #include "fs/core/fs.h"

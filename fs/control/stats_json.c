@@ -12,7 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "fs/control/facts.h"
 #include "fs/control/lists.h"
 #include "fs/core/fs.h"

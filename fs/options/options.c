@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/closest.h"
 #include "common/mounts.h"
 #include "common/number.h"
 #include "common/sd_notify.h"
+#include "common/text/closest.h"
 #include "fs/options/recovery.h"
 #include "fs/options/table.h"
 

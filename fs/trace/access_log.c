@@ -10,7 +10,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 /* A longer path is cut. */
 #define PATH_ROOM  8192

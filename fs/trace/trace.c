@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 #define CUT "..."
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/closest.h"
+#include "common/text/closest.h"
 
 const struct attribute *attribute_find(const char *name)
 {

@@ -13,7 +13,7 @@
 #include "client/cli/core/quota.h"
 #include "client/cli/output/output.h"
 #include "common/clock.h"
-#include "common/closest.h"
+#include "common/text/closest.h"
 
 #define OPTIONS_MAX 16
 

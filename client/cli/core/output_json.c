@@ -7,7 +7,7 @@
 
 #include "client/cli/core/cli.h"
 #include "common/cleanup.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 static int json_print(json_t *value, size_t flags)
 {

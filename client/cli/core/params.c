@@ -12,8 +12,8 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
 #include "common/cleanup.h"
-#include "common/closest.h"
 #include "common/number.h"
+#include "common/text/closest.h"
 
 static const char *size_is_wrong(const char *value, bool allows_none, uint64_t min_bytes)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 #define EIGHTHS 8
 

@@ -10,7 +10,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/output/output.h"
 #include "client/cli/top/top.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 #define BAR_CELLS   16
 #define CURVE_CELLS 30

@@ -13,7 +13,7 @@
 
 #include "client/core/error.h"
 #include "common/cleanup.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 /* As deep as the reference implementation goes: jansson recurses on the stack of the calling
  * thread, which may be small. */

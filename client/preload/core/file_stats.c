@@ -15,7 +15,7 @@
 #include "client/preload/core/line.h"
 #include "client/preload/core/own.h"
 #include "common/cleanup.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 static const char *const manner_names[MANNER_END] = {
     [MANNER_IN_PLACE] = "in place",	[MANNER_COPIED] = "copied by the GPU",

@@ -32,7 +32,7 @@ def _build_fake() -> str:
         raise unittest.SkipTest("no C compiler here")
     client = ROOT / "client"
     sources = [Path(__file__).with_name("fake.c"), *(client / "lib/safetensors").glob("*.c"),
-               ROOT / "common/io.c", ROOT / "common/utf8.c",
+               ROOT / "common/io.c", ROOT / "common/text/utf8.c",
                *(client / f"{name}.c" for name in ("lib/replace", "core/beneath", "core/beneath_find", "core/error",
                                                    "core/process"))]
     subprocess.run([*compiler.split(), "-shared", "-fPIC", "-O1", "-Wall", "-D_GNU_SOURCE", "-I", ROOT, "-o", library,

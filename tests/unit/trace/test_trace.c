@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "tests/unit/unit.h"
 
 static struct trace *trace;

@@ -3,8 +3,8 @@
 /* File names are arbitrary bytes, but JSON is UTF-8, and a terminal obeys some characters:
  * functions that make a name fit. Unprintable are control characters (U+0000 to U+001F, U+007F to
  * U+009F), bidirectional controls, invisible characters, and separators of lines and paragraphs. */
-#ifndef COMMON_UTF8_H
-#define COMMON_UTF8_H
+#ifndef COMMON_TEXT_UTF8_H
+#define COMMON_TEXT_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

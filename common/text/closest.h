@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* "Did you mean": finds the known name that is closest to a mistyped word. */
-#ifndef COMMON_CLOSEST_H
-#define COMMON_CLOSEST_H
+#ifndef COMMON_TEXT_CLOSEST_H
+#define COMMON_TEXT_CLOSEST_H
 
 struct closest {
 	const char *word;  /* as typed */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 #include <stdbool.h>
 #include <stddef.h>
