@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The values of an inode's attributes in eight bytes, and the parser of setxattr(2), by the schema
- * of common/attributes.h. fs/tree/inode_attributes.h binds the values to inodes. */
+ * of common/attributes.h. fs/attributes/inode_attributes.h binds the values to inodes. */
 #ifndef FS_CORE_ATTRIBUTE_SCHEMA_H
 #define FS_CORE_ATTRIBUTE_SCHEMA_H
 

@@ -8,11 +8,11 @@
 #include <sys/xattr.h>
 
 #include "common/cleanup.h"
+#include "fs/attributes/inode_attributes.h"
 #include "fs/core/caller.h"
 #include "fs/ops/ops.h"
 #include "fs/share/share.h"
 #include "fs/tree/inode.h"
-#include "fs/tree/inode_attributes.h"
 #include "fs/tree/inode_hooks.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/record.h"

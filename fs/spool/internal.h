@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/brlock.h"
-#include "fs/spool/record.h"
+#include "fs/spool/record/record.h"
 #include "fs/spool/spool.h"
 #include "fs/tree/inode_hooks.h"
 

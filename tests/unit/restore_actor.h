@@ -7,9 +7,9 @@
 
 #include <sys/xattr.h>
 
+#include "fs/attributes/inode_attributes.h"
 #include "fs/file/export.h"
 #include "fs/holders/inode_lease.h"
-#include "fs/tree/inode_attributes.h"
 #include "fs/tree/record.h"
 #include "tests/unit/journal_fixture.h"
 #include "tests/unit/unit.h"

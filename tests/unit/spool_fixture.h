@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/attributes/inode_attributes.h"
 #include "fs/spool/internal.h"
-#include "fs/tree/inode_attributes.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "common/descriptors.h"
+#include "fs/attributes/inode_attributes.h"
 #include "fs/control/snapshot.h"
 #include "fs/control/texts.h"
 #include "fs/core/caller.h"
 #include "fs/share/lease_list.h"
 #include "fs/share/viewer.h"
-#include "fs/tree/inode_attributes.h"
 #include "fs/tree/owner.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"

@@ -11,7 +11,7 @@
 #include "common/cleanup.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "fs/spool/record.h"
+#include "fs/spool/record/record.h"
 #include "fs/tree/xattr.h"
 #include "tests/unit/page.h"
 #include "tests/unit/unit.h"

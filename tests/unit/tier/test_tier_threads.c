@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fs/attributes/inode_attributes.h"
 #include "fs/file/export.h"
 #include "fs/tier/tier.h"
-#include "fs/tree/inode_attributes.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

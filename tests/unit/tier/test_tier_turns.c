@@ -7,9 +7,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "fs/attributes/inode_attributes.h"
 #include "fs/file/internal.h"
 #include "fs/tier/tier.h"
-#include "fs/tree/inode_attributes.h"
 #include "tests/unit/fs_fixture.h"
 #include "tests/unit/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* A record in memory: its names, runs and blocks. */
-#include "fs/spool/record.h"
+#include "fs/spool/record/record.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 /* The record of one file, directory or link in the spool, in memory and as the text that
  * gpumemfs-spool(5) describes. Uses neither files nor inodes. Any program that can write to the
  * spool's disk may have written the text, so the reader trusts no part of the text. */
-#ifndef FS_SPOOL_RECORD_H
-#define FS_SPOOL_RECORD_H
+#ifndef FS_SPOOL_RECORD_RECORD_H
+#define FS_SPOOL_RECORD_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>

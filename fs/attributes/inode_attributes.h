@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The attributes user.gpumem.* of an inode: getxattr and setxattr with the table of
  * attribute_schema.h. */
-#ifndef FS_TREE_INODE_ATTRIBUTES_H
-#define FS_TREE_INODE_ATTRIBUTES_H
+#ifndef FS_ATTRIBUTES_INODE_ATTRIBUTES_H
+#define FS_ATTRIBUTES_INODE_ATTRIBUTES_H
 
 #include <stddef.h>
 #include <sys/types.h>

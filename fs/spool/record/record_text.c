@@ -16,7 +16,7 @@
 #include "common/hash.h"
 #include "fs/core/mode.h"
 #include "fs/file/file.h"
-#include "fs/spool/record.h"
+#include "fs/spool/record/record.h"
 #include "fs/tree/dir.h"
 #include "fs/tree/xattr.h"
 
