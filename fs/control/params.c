@@ -131,7 +131,7 @@ static const struct {
 	const char *name;
 	bool per_gpu;
 	int (*set)(const struct line *line, struct params *params);
-} settings[] = {
+} param_settings[] = {
     {"size", true, line_set_size},    {"reserve", true, line_set_reserve},
     {"evict", true, line_set_evict},  {"log_level", false, line_set_level},
     {"trace", false, line_set_trace},
@@ -141,10 +141,11 @@ static int line_set(const struct line *line, const char *leaf, struct params *pa
 {
 	bool one_gpu = leaf != line->name;
 
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		if (strcmp(settings[i].name, leaf) != 0 || (one_gpu && !settings[i].per_gpu))
+	for (size_t i = 0; i < sizeof(param_settings) / sizeof(param_settings[0]); i++) {
+		if (strcmp(param_settings[i].name, leaf) != 0 ||
+		    (one_gpu && !param_settings[i].per_gpu))
 			continue;
-		return *line->value ? settings[i].set(line, params)
+		return *line->value ? param_settings[i].set(line, params)
 				    : line_refuse(line, "has no value (NAME VALUE)");
 	}
 	return line_refuse(line, "cannot be set");
