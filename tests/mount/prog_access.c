@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* check: standin asan-host tsan */
+/* check: asan-host tsan */
 /* Permissions: owners, modes, set-id and sticky bits, for root and for other users. */
 #include "tests/mount/prog.h"
 

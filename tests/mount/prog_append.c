@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* O_APPEND on open handles, in gpu0/ and in host/, where the kernel writes to most handles' object
  * without the daemon: a handle appends as its flags say now, not as its open said. */
 #include "tests/mount/prog.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* check: standin asan-host tsan */
+/* check: asan-host tsan */
 /* needs: daemon
  * The files of .gpumem/ under calls that ordinary tools make on any tree. */
 #include "tests/mount/prog.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* Names: hard links, symbolic links, FIFOs, sockets, and allowed names. */
 #include "tests/mount/prog.h"
 

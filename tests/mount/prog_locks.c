@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* check: standin asan-host tsan */
+/* check: asan-host tsan */
 /* Locks between processes: fcntl ranges, open file description locks, flock. */
 #include "tests/mount/prog.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* kills: no
  * backends: host standin cuda
  * Notices, spoken by hand: what listening clients are sent and by which users, and clients that are

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* needs: daemon
  * Files are always ready for poll(2) and epoll, and the kernel answers without the daemon: the
  * daemon gets at most a single poll request, whatever polls, including io_uring's buffered writes.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* check: standin asan-host tsan */
+/* check: asan-host tsan */
 /* Directory listings: complete and without duplicates, while entries appear and disappear, with
  * seekdir. */
 #include "tests/mount/prog.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* Times: nanoseconds, utimensat, birth time, and which call moves which time. */
 #include "tests/mount/prog.h"
 

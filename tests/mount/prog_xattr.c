@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host */
 /* Extended attributes of users (user.*): values, lists, flags, on every kind of file. */
 #include "tests/mount/prog.h"
 
