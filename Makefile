@@ -143,15 +143,16 @@ $(OUT)/obj/%.o: %.c $(OUT)/flags | ready
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) $(if $(filter tests/unit/%,$<),$(CHECK_CFLAGS)) -MMD -MP -c -o $@ $<
 
+# tests/unit/unit.h has a _mark_point for all.
 $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $(UNIT_SUPPORT:%.c=$(OUT)/obj/%.o) $(LIBRARY)
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $^ \
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -Wl,--wrap=_mark_point -o $@ $^ \
 		$(call rpath,$(up_4),$$ORIGIN/../../lib) $(CHECK_LIBS) $(LIBS)
 
 # The calls that these tests make fail, and the functions that tell the kernel.
 INJECTED := malloc calloc realloc reallocarray aligned_alloc strdup strndup asprintf __asprintf_chk open_memstream free \
 	    mmap memfd_create ftruncate fallocate pwrite sendmsg epoll_create1 epoll_ctl eventfd fopen madvise \
-	    pthread_create fcntl open openat _ck_assert_failed _mark_point session_changed session_page_read session_drop_pages
+	    pthread_create fcntl open openat _ck_assert_failed session_changed session_page_read session_drop_pages
 $(OUT)/tests/unit/failures/%: ALL_LDFLAGS += $(INJECTED:%=-Wl,--wrap=%) -Wl,--export-dynamic-symbol=standin_refuses
 
 $(OUT)/tests/fuzz/%: $(OUT)/obj/tests/fuzz/%.o $(LIBRARY)
