@@ -9,8 +9,9 @@ override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
 # The folder of the libraries that other programs load; packages use /usr/lib/x86_64-linux-gnu and the like.
 LIBDIR ?= $(PREFIX)/lib
-# With a sanitizer: quick to build, with line numbers for reports.
-CFLAGS ?= $(if $(SAN),-O1 -g1,-O2 -g)
+# With a sanitizer: quick to build, with line numbers for reports. The thread sanitizer remembers a number of calls, and
+# at -O1 there are fewer.
+CFLAGS ?= $(if $(SAN),$(if $(findstring fuzzer,$(SAN)),-O0,$(if $(findstring thread,$(SAN)),-O1,-Og)) -g1,-O2 -g)
 MNT    ?= /mnt/gpumem
 OPTS   ?=
 ifeq ($(origin CC),default)
@@ -91,7 +92,7 @@ SANITIZE  := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)a
              -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 ALL_CFLAGS = -std=gnu17 -D_GNU_SOURCE -I. $(WARNINGS) $(HARDENING) $(SANITIZE) -fPIE \
-             $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(if $(SAN),-DGPUMEMFS_DEBUG=1) $(CPPFLAGS) $(CFLAGS)
+             $(FUSE_CFLAGS) $(JANSSON_CFLAGS) $(if $(SAN),-DGPUMEMFS_DEBUG=1) $(if $(findstring -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1) $(CPPFLAGS) $(CFLAGS)
 # DT_RPATH, not DT_RUNPATH: DT_RPATH also applies to libraries that the private libraries load.
 ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now -Wl,--as-needed -Wl,--disable-new-dtags $(SANITIZE) $(LDFLAGS)
 
