@@ -26,8 +26,8 @@ env:
 
 # --- tests
 
-.PHONY: check check-quick lint check-unit check-asan check-tsan check-driver check-mount check-client check-kills check-bench check-package check-fuzz
-check check-quick lint check-unit check-asan check-tsan check-mount check-client check-kills check-bench check-package check-fuzz: setup-check
+.PHONY: check check-quick lint check-unit check-asan check-tsan check-driver check-mount check-client check-kills check-bench check-package check-fuzz check-long
+check check-quick lint check-unit check-asan check-tsan check-mount check-client check-kills check-bench check-package check-fuzz check-long: setup-check
 	@+BUILD='$(BUILD)' MAKE='$(MAKE)' scripts/check $(if $(filter check,$@),all,$(@:check-%=%))
 
 # Not part of check: shows whether the tests notice faults. MUTANTS='-k fs/tree' takes rows by file, test or words.
@@ -130,6 +130,7 @@ help:
 #: make check-mount          tests against real mounts: stand-in driver, host backend (more of it in check-asan)
 #: make check-client         the Python module, and the installed libraries
 #: make check-kills          the same tests while the daemon is killed again and again (KILLS=1000: how often, at the end)
+#: make check-long           all rounds of random tests, injected failures and kills, of which check runs a part
 #: make check-bench          every case of the bench with small sizes: for correctness, not for time
 #: make check-package        packages in a Debian that has nothing else, the wheel in empty virtual environments, a bundle
 #: make check-containers     containers by podman, and the daemon's image (as root)

@@ -130,7 +130,7 @@ static void sharers_keep_what_they_have(void)
 	static void (*const loads[])(int) = {load_cycles,   load_cycles,  load_holder,
 					     load_nameless, load_growing, load_copies};
 
-	under_kills(120, loads, sizeof(loads) / sizeof(loads[0]));
+	under_kills(40, loads, sizeof(loads) / sizeof(loads[0]));
 }
 
 CLIENT_PROG(TEST(sharers_keep_what_they_have))

@@ -324,7 +324,7 @@ static void nobody_notices(void)
 	    load_file,	load_file,  load_nameless, load_large,	    load_mapping, load_host,
 	    load_names, load_names, load_listing,  load_attributes, load_moving};
 
-	under_kills(120, loads, sizeof(loads) / sizeof(loads[0]));
+	under_kills(40, loads, sizeof(loads) / sizeof(loads[0]));
 }
 
 PROG(TEST(nobody_notices))

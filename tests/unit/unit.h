@@ -39,6 +39,12 @@ static inline uint64_t unit_random(uint64_t *state)
 	return mixed ^ mixed >> 31;
 }
 
+/* The number of rounds of a random test: all in `make check-long`, which sets GPUMEM_LONG. */
+static inline int unit_rounds(int few, int all)
+{
+	return getenv("GPUMEM_LONG") ? all : few;
+}
+
 static inline void unit_fill(void *memory, size_t bytes, uint64_t *state)
 {
 	for (size_t i = 0; i < bytes; i++)

@@ -19,7 +19,7 @@
 #include "tests/unit/unit.h"
 
 /* Processes for each test of a sample. */
-#define SAMPLE 12
+#define SAMPLE unit_rounds(6, 48)
 
 /* Seconds after which a scenario has hung. */
 #define SCENARIO_SECONDS 120

@@ -381,6 +381,6 @@ int main(void)
 	TCase *tcase;
 	Suite *suite = unit_suite("file_random", &tcase, 600);
 
-	tcase_add_loop_test(tcase, test_random, 0, 4);
+	tcase_add_loop_test(tcase, test_random, 0, unit_rounds(2, 4));
 	return unit_main(suite);
 }

@@ -268,8 +268,8 @@ int main(void)
 	Suite *suite = unit_suite("restore_again", &tcase, 120);
 
 	tcase_add_checked_fixture(tcase, up, down);
-	tcase_add_loop_test(tcase, same_again, 0, 6);
-	tcase_add_loop_test(tcase, again_and_again, 0, 4);
+	tcase_add_loop_test(tcase, same_again, 0, unit_rounds(2, 6));
+	tcase_add_loop_test(tcase, again_and_again, 0, unit_rounds(2, 4));
 	tcase_add_test(tcase, journal_of_many_daemons);
 	return unit_main(suite);
 }

@@ -342,9 +342,9 @@ int main(void)
 	Suite *suite = unit_suite("restore_faults", &tcase, 120);
 
 	tcase_add_checked_fixture(tcase, up, down);
-	tcase_add_loop_test(tcase, names_and_attributes, 0, 6);
-	tcase_add_loop_test(tcase, compaction, 0, 4);
-	tcase_add_loop_test(tcase, bytes, 0, 6);
+	tcase_add_loop_test(tcase, names_and_attributes, 0, unit_rounds(2, 6));
+	tcase_add_loop_test(tcase, compaction, 0, unit_rounds(2, 4));
+	tcase_add_loop_test(tcase, bytes, 0, unit_rounds(2, 6));
 	tcase_add_test(tcase, copy_into_a_hole);
 	tcase_add_test(tcase, object_is_known_first);
 	return unit_main(suite);
