@@ -15,6 +15,8 @@ static pthread_rwlock_t fork_gate = GATE_OPEN;
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 static atomic_int owner_pid; /* the process that the state in memory belongs to */
 static _Thread_local unsigned call_depth;
+static _Thread_local unsigned handlers_run; /* before a fork of this thread, and not yet after */
+static const struct client_fork_calls *outer_calls;
 
 /* Taken inside the gate alone, so that no child finds the lock held. */
 static pthread_mutex_t handlers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,30 +40,55 @@ static void fork_handlers_call(void)
 		at->forked();
 }
 
-static void gate_close(void)
+/* The handlers of fork may be registered several times: the first call before a fork, and the last
+ * call after the fork, do the work. */
+static void process_before_fork(void)
 {
+	if (handlers_run++)
+		return;
+	if (outer_calls)
+		outer_calls->before();
 	if (!call_depth)
 		pthread_rwlock_wrlock(&fork_gate);
 }
 
-static void gate_open_in_parent(void)
+static void process_in_parent(void)
 {
+	if (--handlers_run)
+		return;
 	if (!call_depth)
 		pthread_rwlock_unlock(&fork_gate);
+	if (outer_calls)
+		outer_calls->in_parent();
 }
 
-static void gate_reset_in_child(void)
+static void process_in_child(void)
 {
-	if (call_depth)
+	if (--handlers_run)
 		return;
-	fork_gate = (pthread_rwlock_t)GATE_OPEN;
-	fork_handlers_call();
+	if (!call_depth) {
+		fork_gate = (pthread_rwlock_t)GATE_OPEN;
+		fork_handlers_call();
+	}
+	if (outer_calls)
+		outer_calls->in_child();
+}
+
+void client_fork_go_first(void)
+{
+	pthread_atfork(process_before_fork, process_in_parent, process_in_child);
 }
 
 static void process_start(void)
 {
 	atomic_store(&owner_pid, getpid());
-	pthread_atfork(gate_close, gate_open_in_parent, gate_reset_in_child);
+	client_fork_go_first();
+}
+
+void client_fork_surround(const struct client_fork_calls *calls)
+{
+	pthread_once(&start_once, process_start);
+	outer_calls = calls;
 }
 
 void client_enter(void)

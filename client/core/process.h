@@ -31,6 +31,22 @@ struct client_fork_handler {
 	bool registered;
 };
 
+/* Makes the handlers of this library the first that a later fork(2) calls: to be called after a
+ * driver's library was loaded. glibc calls the handlers in reverse order of their registration, and
+ * the NVIDIA driver's handlers take locks of the driver. A fork that waited for the gate under
+ * these locks would wait for ever for a thread inside the gate that calls the driver. Each call
+ * stays registered for good, so call this a bounded number of times. */
+void client_fork_go_first(void);
+
+/* Calls around those of the gate: before it is closed, and after it is open again. For the preload
+ * library, before other threads exist. */
+struct client_fork_calls {
+	void (*before)(void);
+	void (*in_parent)(void);
+	void (*in_child)(void);
+};
+void client_fork_surround(const struct client_fork_calls *calls);
+
 /* Has the handler called in each child from now on. A module calls this before it makes the first
  * state that a child must not use; each further call has no effect. */
 void client_fork_handler_register(struct client_fork_handler *handler);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/core/error.h"
+#include "client/core/process.h"
 #include "common/cleanup.h"
 
 #define REASON_MAX 160
@@ -31,6 +32,7 @@ int client_cuda_get(const struct client_cuda **cuda)
 				sizeof(reason), &library) < 0)
 			return client_fail(ENODEV, "no CUDA driver: %s", reason);
 		loaded_cuda = new_cuda;
+		client_fork_go_first();
 	}
 	*cuda = &loaded_cuda;
 	return 0;

@@ -56,6 +56,20 @@ static int bar_prepare_cuda(struct client_bar *bar, const uint8_t uuid[16])
 	return rc;
 }
 
+/* The way may have loaded a driver's library, at the first attempt only. Under bar_lock. */
+static void way_loaded(const struct bar_way *way)
+{
+	static const struct bar_way *loaded[WAYS + 2]; /* with the system's way, and NULL */
+	int n = 0;
+
+	while (loaded[n] && loaded[n] != way)
+		n++;
+	if (loaded[n])
+		return;
+	loaded[n] = way;
+	client_fork_go_first();
+}
+
 /* Under bar_lock. */
 static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struct client_bar **bar,
 			char *reason)
@@ -72,7 +86,9 @@ static int bar_open_new(const uint8_t uuid[16], const struct bar_way *way, struc
 		snprintf(reason, BAR_REASON_MAX, "%.*s", BAR_REASON_MAX - 1, client_error_text());
 		return -ENOTSUP;
 	}
-	if (client_way_open(new_bar, reason) < 0)
+	rc = client_way_open(new_bar, reason);
+	way_loaded(way);
+	if (rc < 0)
 		return -ENOTSUP;
 	new_bar->next = open_bars;
 	open_bars = new_bar;

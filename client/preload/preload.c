@@ -2,10 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* libgpumem-preload.so: lets unmodified programs use the file's memory directly. This file has the
  * start and the end of the process, and its forks. */
-#include <pthread.h>
 #include <stdatomic.h>
 
-#include "client/lib/gpumem.h"
+#include "client/core/process.h"
 #include "client/preload/copy/source.h"
 #include "client/preload/core/calls.h"
 #include "client/preload/core/fill.h"
@@ -68,8 +67,12 @@ static void process_end(void)
 	stats_print();
 }
 
-/* gpumem_close(NULL) registers libgpumem's own handlers of fork first, so that they are the inner
- * ones. */
+static const struct client_fork_calls fork_calls = {
+    .before = process_before_fork,
+    .in_parent = process_in_parent,
+    .in_child = process_in_child,
+};
+
 __attribute__((constructor)) static void process_start(void)
 {
 	real_need();
@@ -81,8 +84,7 @@ __attribute__((constructor)) static void process_start(void)
 	window_start();
 	readers_start();
 	stats_start();
-	gpumem_close(NULL);
-	pthread_atfork(process_before_fork, process_in_parent, process_in_child);
+	client_fork_surround(&fork_calls);
 }
 
 __attribute__((destructor)) static void process_finish(void)

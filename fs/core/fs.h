@@ -73,7 +73,7 @@ struct fs {
 /* Defines accessor(fs), which gives the state of a part: NULL before the part is opened, and if the
  * mount does not have the part. */
 #define FS_STATE(type, accessor, slot)                                                             \
-	inline type *accessor(const struct fs *fs)                                                 \
+	type *accessor(const struct fs *fs)                                                        \
 	{                                                                                          \
 		return fs->states[slot];                                                           \
 	}
