@@ -33,7 +33,8 @@ struct spool_file *spool_file_of(struct inode *inode)
 
 	if (file)
 		return file;
-	struct spool_file *new_file = calloc(1, sizeof(*new_file)), *existing_file = NULL;
+	struct spool_file *new_file = calloc(1, sizeof(*new_file));
+	void *existing_file = NULL;
 
 	if (!new_file)
 		return NULL;
