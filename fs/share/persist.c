@@ -22,8 +22,7 @@
 /* The kernel allocates only the pages that were written. */
 #define LEASE_SLOTS (1U << 20)
 
-_Static_assert(LEDGER_CONNECTIONS_OF_ALL < PERSIST_CONNECTIONS &&
-		   LEDGER_LEASES_OF_ALL < LEASE_SLOTS,
+_Static_assert(LEDGER_CONNECTIONS_OF_ALL < CONNECTION_SLOTS && LEDGER_LEASES_OF_ALL < LEASE_SLOTS,
 	       "slots are left for root");
 
 struct connection_slot {
@@ -41,7 +40,7 @@ struct layout {
 	struct region_head head;
 	_Atomic uint32_t connections_end,
 	    leases_end; /* behind the last slot that was ever filled */
-	struct connection_slot connections[PERSIST_CONNECTIONS];
+	struct connection_slot connections[CONNECTION_SLOTS];
 	struct lease_slot leases[LEASE_SLOTS];
 };
 
@@ -119,7 +118,7 @@ int persist_open(struct fdstore *fdstore, struct persist **opened)
 	persist->connections = (struct slots){.first = (char *)layout->connections,
 					      .stride = sizeof(struct connection_slot),
 					      .offset = offsetof(struct connection_slot, key),
-					      .count = PERSIST_CONNECTIONS,
+					      .count = CONNECTION_SLOTS,
 					      .end = &layout->connections_end};
 	persist->leases = (struct slots){.first = (char *)layout->leases,
 					 .stride = sizeof(struct lease_slot),
@@ -145,7 +144,7 @@ uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUME
 
 void persist_connection_listens(struct persist *persist, uint32_t slot, uint32_t flags)
 {
-	if (persist && slot < PERSIST_CONNECTIONS)
+	if (persist && slot < CONNECTION_SLOTS)
 		atomic_store(slot_state(&persist->connections, slot), SLOT_FULL + flags);
 }
 

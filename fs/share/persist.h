@@ -53,7 +53,7 @@ void persist_close(struct persist *persist);
 
 #define PERSIST_NO_SLOT SLOT_NONE
 /* The kernel allocates only the pages that were written. */
-#define PERSIST_CONNECTIONS (1U << 16)
+#define CONNECTION_SLOTS (1U << 16)
 
 /* The slot of the copy, or PERSIST_NO_SLOT without room or without a keeper. */
 uint32_t persist_connection_add(struct persist *persist, const uint8_t key[GPUMEM_KEY_BYTES]);
@@ -65,7 +65,7 @@ void persist_lease_remove(struct persist *persist, uint32_t slot);
 
 void persist_lease_set_kind(struct persist *persist, uint32_t slot, uint32_t kind);
 
-/* For the restore: slots of uint8_t[GPUMEM_KEY_BYTES], at most PERSIST_CONNECTIONS, whose state
+/* For the restore: slots of uint8_t[GPUMEM_KEY_BYTES], at most CONNECTION_SLOTS, whose state
  * tells what the connection listens for; and slots of struct persist_lease. */
 struct slots *persist_connection_slots(struct persist *persist);
 struct slots *persist_lease_slots(struct persist *persist);

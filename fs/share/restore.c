@@ -46,7 +46,7 @@ static int connection_restore(uint64_t id, int fd, void *pointer)
 
 /* The restored connections, by their slots. */
 struct restored {
-	struct share_connection *by_slot[PERSIST_CONNECTIONS];
+	struct share_connection *by_slot[CONNECTION_SLOTS];
 };
 
 /* Empties the slots of connections that closed while there was no daemon. */
@@ -121,7 +121,7 @@ static bool lease_restore(struct share *share, const struct restored *restored,
 			  const struct persist_lease *stored, uint32_t slot)
 {
 	struct share_connection *connection =
-	    stored->connection < PERSIST_CONNECTIONS ? restored->by_slot[stored->connection] : NULL;
+	    stored->connection < CONNECTION_SLOTS ? restored->by_slot[stored->connection] : NULL;
 	struct inode *inode = connection ? file_restore(share, stored) : NULL;
 	struct persist_lease lease = *stored;
 
