@@ -4,9 +4,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/tsan.h"
 
 /* Writers first: otherwise threads that keep calling would delay a fork for ever. */
 #define GATE_OPEN PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
@@ -16,6 +19,7 @@ static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 static atomic_int owner_pid; /* the process that the state in memory belongs to */
 static _Thread_local unsigned call_depth;
 static _Thread_local unsigned handlers_run; /* before a fork of this thread, and not yet after */
+static _Thread_local bool gate_held;	    /* by a fork of this thread */
 static const struct client_fork_calls *outer_calls;
 
 /* Taken inside the gate alone, so that no child finds the lock held. */
@@ -40,6 +44,21 @@ static void fork_handlers_call(void)
 		at->forked();
 }
 
+/* While a driver is loaded for the first time, its handlers may already run before ours, and the
+ * calls in other threads cannot end. Loading takes 0.3 to 0.6 s. */
+#define FORK_WAIT (1 * CLOCK_SECOND)
+
+static bool gate_close(void)
+{
+	int64_t end = clock_ns() + FORK_WAIT;
+	struct timespec time = {.tv_sec = end / CLOCK_SECOND, .tv_nsec = end % CLOCK_SECOND};
+
+	if (pthread_rwlock_clockwrlock(&fork_gate, CLOCK_MONOTONIC, &time) != 0)
+		return false;
+	tsan_lock_taken(&fork_gate);
+	return true;
+}
+
 /* The handlers of fork may be registered several times: the first call before a fork, and the last
  * call after the fork, do the work. */
 static void process_before_fork(void)
@@ -48,16 +67,16 @@ static void process_before_fork(void)
 		return;
 	if (outer_calls)
 		outer_calls->before();
-	if (!call_depth)
-		pthread_rwlock_wrlock(&fork_gate);
+	gate_held = !call_depth && gate_close();
 }
 
 static void process_in_parent(void)
 {
 	if (--handlers_run)
 		return;
-	if (!call_depth)
+	if (gate_held)
 		pthread_rwlock_unlock(&fork_gate);
+	gate_held = false;
 	if (outer_calls)
 		outer_calls->in_parent();
 }
@@ -66,6 +85,9 @@ static void process_in_child(void)
 {
 	if (--handlers_run)
 		return;
+	if (gate_held)
+		tsan_lock_dropped(&fork_gate);
+	gate_held = false;
 	if (!call_depth) {
 		fork_gate = (pthread_rwlock_t)GATE_OPEN;
 		fork_handlers_call();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* State of the process across fork(2). Every call of the library passes a gate, which fork(2)
- * closes: a child never finds a lock held or a list half written. */
+ * closes: a child never finds a lock held or a list half written. A fork waits at most a second for
+ * the calls of other threads. If such a call lasts longer, the child may only call exec. */
 #ifndef CLIENT_CORE_PROCESS_H
 #define CLIENT_CORE_PROCESS_H
 
