@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The command line. One table, in table.c, drives parsing, the help text and the test of
- * the man page. */
+/* The command line. One list, in list.h, drives parsing, the help text, the members of struct
+ * options and the test of the man page. */
 #ifndef FS_OPTIONS_OPTIONS_H
 #define FS_OPTIONS_OPTIONS_H
 
@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "common/log.h"
+#include "fs/options/list.h"
 
 enum cache_mode { CACHE_NONE, CACHE_AUTO, CACHE_ALWAYS };
 enum switch_mode { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
@@ -48,6 +49,8 @@ struct user_share {
 #define USER_SHARES_MAX 256
 #define WEIGHT_MAX	1000
 
+#define OPTION_MEMBER(type, name, ...) type name;
+
 struct options {
 	char *source;	    /* as given, or NULL */
 	char *mountpoint;   /* absolute */
@@ -60,40 +63,12 @@ struct options {
 	int line; /* of a daemon and of a keeper: the connection to the other; of the binder: the
 		     socket */
 
-	enum backend_kind backend;
-	char *gpus; /* names and UUIDs, then numbers: ascending, each once; commas; NULL: all */
-	struct amount size, reserve;
-	struct amount spill;	   /* system memory for all GPUs together */
-	struct amount spill_disk;  /* the same on the disk of the spool */
-	struct amount keep_free;   /* files leave each GPU until this much is free; needs spill */
-	struct user_share *shares; /* each user once; needs spill */
+	OPTION_LIST(OPTION_MEMBER)
+	struct amount spill_disk; /* the part of spill on the disk of the spool */
 	unsigned n_shares;
-	struct amount host_size; /* a share of the machine's memory; always given: 50% */
-	unsigned host_gpus;
-	enum cache_mode cache;
-	enum bar_provider bar;
-	enum switch_mode io_uring;
-	enum recovery_mode recovery;	     /* after parsing never RECOVERY_AUTO */
 	char recovery_why[RECOVERY_WHY_MAX]; /* the reason for recovery=auto's choice; empty if
 						another value was given */
-	char *spool;			     /* absolute; NULL: none */
-	enum restore_mode restore;
-	enum standby_mode standby;
-	unsigned threads; /* 0: by the number of processors */
-	bool uid_given, gid_given;
-	uid_t uid; /* owner of the top directories; default: the user that mounts */
-	gid_t gid;
-	mode_t umask;	  /* removed from 01777 for the mode of the top directories */
-	bool allow_other; /* default: on for root, off otherwise */
-	bool allow_other_given;
-	uint64_t max_chunk;	  /* bytes */
-	unsigned user_leases;	  /* the limit for a single user */
-	unsigned user_host_files; /* the limit for a single user; 0: by the limit of open files */
-	struct amount metadata;	  /* the daemon's memory for names and attributes */
-	struct amount user_metadata; /* of metadata, for a single user */
-	struct amount user_spill;    /* of each place in spill, for a single user */
-	unsigned lease_timeout;	     /* seconds; 0: the age of a lease does not matter */
-	enum log_level log_level;
+	bool uid_given, gid_given, allow_other_given;
 	/* Generic options for mount(2) and fusermount3, comma-separated: "ro,noexec"; or NULL. */
 	char *mount_options;
 	bool noatime; /* in mount_options */
