@@ -9,13 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan.h>
-
 #include "backend/cuda/bar_way.h"
 #include "backend/cuda/vulkan_placed.h"
+#include "backend/vulkan_loader/loader.h"
 #include "common/cleanup.h"
-#include "common/driver_library.h"
 
 /* Measured on the reference machine: 136 us for 2 MiB, 2 ms for 256 MiB, 10 ms for 1 GiB. */
 #define COST_NS_PER_MIB 10000
@@ -29,72 +26,26 @@
 #define PHYSICAL_DEVICES_MAX 64
 
 /* clang-format off */
-#define INSTANCE_FUNCTIONS(X) \
-	X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) \
-	X(vkGetPhysicalDeviceMemoryProperties) \
-	X(vkEnumerateDeviceExtensionProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
 #define DEVICE_FUNCTIONS(X) \
 	X(vkDestroyDevice) X(vkAllocateMemory) X(vkFreeMemory) X(vkMapMemory) X(vkUnmapMemory)
 /* clang-format on */
 
-#define VULKAN_FIELD(name) PFN_##name name;
 struct vulkan_state {
 	pthread_mutex_t lock; /* held in every call with the device */
-	PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr;
-	VkInstance instance;
+	struct vulkan_instance instance;
 	VkPhysicalDevice physical;
 	VkDevice device;
 	uint32_t memory_type;
 	PFN_vkMapMemory2KHR map_at; /* NULL: a mapping cannot be placed */
-	INSTANCE_FUNCTIONS(VULKAN_FIELD)
 	DEVICE_FUNCTIONS(VULKAN_FIELD)
 };
 
 static int result_describe(char *reason, const char *operation, VkResult result)
 {
-	snprintf(reason, BAR_REASON_MAX, "%s: Vulkan error %d", operation, (int)result);
+	char name[VULKAN_ERROR_NAME_MAX];
+
+	snprintf(reason, BAR_REASON_MAX, "%s: %s", operation, vulkan_error_name(result, name));
 	return result == VK_ERROR_OUT_OF_HOST_MEMORY ? -ENOMEM : -ENOTSUP;
-}
-
-static int library_load(struct vulkan_state *vk, char *reason)
-{
-	static const struct driver_symbol symbol = {
-	    "vkGetInstanceProcAddr", offsetof(struct vulkan_state, vkGetInstanceProcAddr),
-	    REQUIRED};
-	void *library;
-	int rc = driver_load("libvulkan.so.1", &symbol, 1, vk, reason, BAR_REASON_MAX, &library);
-
-	return rc < 0 ? -ENOTSUP : 0;
-}
-
-static int instance_create(struct vulkan_state *vk, char *reason)
-{
-	VkApplicationInfo application = {
-	    .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
-	    .pApplicationName = "gpumemfs",
-	    .apiVersion = VK_API_VERSION_1_1,
-	};
-	VkInstanceCreateInfo info = {
-	    .sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
-	    .pApplicationInfo = &application,
-	};
-	PFN_vkCreateInstance create =
-	    (PFN_vkCreateInstance)vk->vkGetInstanceProcAddr(NULL, "vkCreateInstance");
-
-	VkResult result =
-	    create ? create(&info, NULL, &vk->instance) : VK_ERROR_INITIALIZATION_FAILED;
-	if (result != VK_SUCCESS)
-		return result_describe(reason, "vkCreateInstance", result);
-
-#define LOAD(name)                                                                                 \
-	vk->name = (PFN_##name)vk->vkGetInstanceProcAddr(vk->instance, #name);                     \
-	if (!vk->name) {                                                                           \
-		snprintf(reason, BAR_REASON_MAX, "Vulkan has no " #name);                          \
-		return -ENOTSUP;                                                                   \
-	}
-	INSTANCE_FUNCTIONS(LOAD)
-#undef LOAD
-	return 0;
 }
 
 static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *reason)
@@ -102,7 +53,7 @@ static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *r
 	VkPhysicalDevice found[PHYSICAL_DEVICES_MAX];
 	uint32_t n = PHYSICAL_DEVICES_MAX;
 
-	VkResult result = vk->vkEnumeratePhysicalDevices(vk->instance, &n, found);
+	VkResult result = vk->instance.vkEnumeratePhysicalDevices(vk->instance.handle, &n, found);
 	if (result != VK_SUCCESS && result != VK_INCOMPLETE)
 		return result_describe(reason, "vkEnumeratePhysicalDevices", result);
 	for (uint32_t i = 0; i < n; i++) {
@@ -110,7 +61,7 @@ static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *r
 		    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
 		VkPhysicalDeviceProperties2 properties = {
 		    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &id};
-		vk->vkGetPhysicalDeviceProperties2(found[i], &properties);
+		vk->instance.vkGetPhysicalDeviceProperties2(found[i], &properties);
 		if (memcmp(id.deviceUUID, uuid->bytes, sizeof(uuid->bytes)) == 0) {
 			vk->physical = found[i];
 			return 0;
@@ -123,11 +74,13 @@ static int physical_find(struct vulkan_state *vk, const gm_CUuuid *uuid, char *r
 
 static int memory_type_find(struct vulkan_state *vk, char *reason)
 {
-	VkPhysicalDeviceMemoryProperties memory;
+	VkPhysicalDeviceMemoryProperties2 memory = {
+	    .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+	const VkPhysicalDeviceMemoryProperties *found = &memory.memoryProperties;
 
-	vk->vkGetPhysicalDeviceMemoryProperties(vk->physical, &memory);
-	for (uint32_t i = 0; i < memory.memoryTypeCount; i++) {
-		if ((memory.memoryTypes[i].propertyFlags & WANTED_MEMORY) == WANTED_MEMORY) {
+	vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->physical, &memory);
+	for (uint32_t i = 0; i < found->memoryTypeCount; i++) {
+		if ((found->memoryTypes[i].propertyFlags & WANTED_MEMORY) == WANTED_MEMORY) {
 			vk->memory_type = i;
 			return 0;
 		}
@@ -154,21 +107,17 @@ static bool placing_available(struct vulkan_state *vk)
 					      .pNext = &placed};
 	uint32_t n = 0;
 
-	if (vk->vkEnumerateDeviceExtensionProperties(vk->physical, NULL, &n, NULL) != VK_SUCCESS)
+	if (vk->instance.vkEnumerateDeviceExtensionProperties(vk->physical, NULL, &n, NULL) !=
+	    VK_SUCCESS)
 		return false;
 	AUTO_FREE VkExtensionProperties *extensions = calloc(n + 1, sizeof(*extensions));
-	if (!extensions || vk->vkEnumerateDeviceExtensionProperties(vk->physical, NULL, &n,
-								    extensions) != VK_SUCCESS)
+	if (!extensions || vk->instance.vkEnumerateDeviceExtensionProperties(
+			       vk->physical, NULL, &n, extensions) != VK_SUCCESS)
 		return false;
 	if (!has_extension(extensions, n, VK_KHR_MAP_MEMORY_2_EXTENSION_NAME) ||
 	    !has_extension(extensions, n, VK_EXT_MAP_MEMORY_PLACED_EXTENSION_NAME))
 		return false;
-	PFN_vkGetPhysicalDeviceFeatures2 ask =
-	    (PFN_vkGetPhysicalDeviceFeatures2)vk->vkGetInstanceProcAddr(
-		vk->instance, "vkGetPhysicalDeviceFeatures2");
-	if (!ask)
-		return false;
-	ask(vk->physical, &features);
+	vk->instance.vkGetPhysicalDeviceFeatures2(vk->physical, &features);
 	return placed.memoryMapPlaced;
 }
 
@@ -197,14 +146,14 @@ static int device_create(struct vulkan_state *vk, char *reason)
 	    .ppEnabledExtensionNames = extensions,
 	};
 
-	VkResult result = vk->vkCreateDevice(vk->physical, &info, NULL, &vk->device);
+	VkResult result = vk->instance.vkCreateDevice(vk->physical, &info, NULL, &vk->device);
 	if (result != VK_SUCCESS)
 		return result_describe(
 		    reason, "vkCreateDevice with " VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,
 		    result);
 
 #define LOAD(name)                                                                                 \
-	vk->name = (PFN_##name)vk->vkGetDeviceProcAddr(vk->device, #name);                         \
+	vk->name = (PFN_##name)vk->instance.vkGetDeviceProcAddr(vk->device, #name);                \
 	if (!vk->name) {                                                                           \
 		snprintf(reason, BAR_REASON_MAX, "Vulkan has no " #name);                          \
 		return -ENOTSUP;                                                                   \
@@ -212,8 +161,8 @@ static int device_create(struct vulkan_state *vk, char *reason)
 	DEVICE_FUNCTIONS(LOAD)
 #undef LOAD
 	if (place)
-		vk->map_at =
-		    (PFN_vkMapMemory2KHR)vk->vkGetDeviceProcAddr(vk->device, "vkMapMemory2KHR");
+		vk->map_at = (PFN_vkMapMemory2KHR)vk->instance.vkGetDeviceProcAddr(
+		    vk->device, "vkMapMemory2KHR");
 	return 0;
 }
 
@@ -223,8 +172,7 @@ static void vulkan_close(void *state)
 
 	if (vk->device && vk->vkDestroyDevice)
 		vk->vkDestroyDevice(vk->device, NULL);
-	if (vk->instance && vk->vkDestroyInstance)
-		vk->vkDestroyInstance(vk->instance, NULL);
+	vulkan_instance_close(&vk->instance);
 	pthread_mutex_destroy(&vk->lock);
 	free(vk);
 }
@@ -235,9 +183,7 @@ static int vulkan_open(const struct bar_device *device, void **state, char *reas
 	if (!vk)
 		return -ENOMEM;
 	pthread_mutex_init(&vk->lock, NULL);
-	int rc = library_load(vk, reason);
-	if (rc == 0)
-		rc = instance_create(vk, reason);
+	int rc = vulkan_instance_open(&vk->instance, reason, BAR_REASON_MAX) < 0 ? -ENOTSUP : 0;
 	if (rc == 0)
 		rc = physical_find(vk, &device->uuid, reason);
 	if (rc == 0)

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
-#include "backend/vulkan/driver.h"
+#include "backend/vulkan/calls.h"
 
 /* Queues of a device among which copiers are distributed. On an H100 16 threads copy 1 MiB each no
  * faster through more queues, and each takes 5 MiB of the GPU. */

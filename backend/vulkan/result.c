@@ -30,30 +30,6 @@ static int result_errno(VkResult result)
 	}
 }
 
-const char *vulkan_error_name(VkResult result, char text[VULKAN_ERROR_NAME_MAX])
-{
-#define NAME(value)                                                                                \
-	case value:                                                                                \
-		snprintf(text, VULKAN_ERROR_NAME_MAX, "%s", #value);                               \
-		break;
-	switch (result) {
-		NAME(VK_ERROR_OUT_OF_HOST_MEMORY)
-		NAME(VK_ERROR_OUT_OF_DEVICE_MEMORY)
-		NAME(VK_ERROR_INITIALIZATION_FAILED)
-		NAME(VK_ERROR_DEVICE_LOST)
-		NAME(VK_ERROR_MEMORY_MAP_FAILED)
-		NAME(VK_ERROR_EXTENSION_NOT_PRESENT)
-		NAME(VK_ERROR_FEATURE_NOT_PRESENT)
-		NAME(VK_ERROR_INCOMPATIBLE_DRIVER)
-		NAME(VK_ERROR_TOO_MANY_OBJECTS)
-		NAME(VK_ERROR_INVALID_EXTERNAL_HANDLE)
-	default:
-		snprintf(text, VULKAN_ERROR_NAME_MAX, "Vulkan error %d", (int)result);
-	}
-#undef NAME
-	return text;
-}
-
 int vulkan_result(struct vulkan_device *device, VkResult result, const char *call)
 {
 	int rc = result < 0 ? result_errno(result) : 0;

@@ -158,6 +158,14 @@ static VKAPI_ATTR void VKAPI_CALL memory_properties2(VkPhysicalDevice physical,
 	memory_properties(physical, &out->memoryProperties);
 }
 
+/* None; structures of extensions that the device lacks are passed over. */
+static VKAPI_ATTR void VKAPI_CALL features2(VkPhysicalDevice physical,
+					    VkPhysicalDeviceFeatures2 *out)
+{
+	(void)physical;
+	out->features = (VkPhysicalDeviceFeatures){0};
+}
+
 static VKAPI_ATTR void VKAPI_CALL queue_families(VkPhysicalDevice physical, uint32_t *count,
 						 VkQueueFamilyProperties *out)
 {
@@ -272,6 +280,7 @@ STANDIN_API VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vkGetInstanceProcAddr(VkIns
 	    {"vkGetPhysicalDeviceProperties", (PFN_vkVoidFunction)properties},
 	    {"vkGetPhysicalDeviceProperties2", (PFN_vkVoidFunction)properties2},
 	    {"vkGetPhysicalDeviceProperties2KHR", (PFN_vkVoidFunction)properties2},
+	    {"vkGetPhysicalDeviceFeatures2", (PFN_vkVoidFunction)features2},
 	    {"vkGetPhysicalDeviceMemoryProperties", (PFN_vkVoidFunction)memory_properties},
 	    {"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory_properties2},
 	    {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)queue_families},

@@ -1,12 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/vulkan/driver.h"
+#include "backend/vulkan_loader/loader.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/driver_library.h"
+
+const char *vulkan_error_name(VkResult result, char text[VULKAN_ERROR_NAME_MAX])
+{
+#define NAME(value)                                                                                \
+	case value:                                                                                \
+		snprintf(text, VULKAN_ERROR_NAME_MAX, "%s", #value);                               \
+		break;
+	switch (result) {
+		NAME(VK_ERROR_OUT_OF_HOST_MEMORY)
+		NAME(VK_ERROR_OUT_OF_DEVICE_MEMORY)
+		NAME(VK_ERROR_INITIALIZATION_FAILED)
+		NAME(VK_ERROR_DEVICE_LOST)
+		NAME(VK_ERROR_MEMORY_MAP_FAILED)
+		NAME(VK_ERROR_EXTENSION_NOT_PRESENT)
+		NAME(VK_ERROR_FEATURE_NOT_PRESENT)
+		NAME(VK_ERROR_INCOMPATIBLE_DRIVER)
+		NAME(VK_ERROR_TOO_MANY_OBJECTS)
+		NAME(VK_ERROR_INVALID_EXTERNAL_HANDLE)
+	default:
+		snprintf(text, VULKAN_ERROR_NAME_MAX, "Vulkan error %d", (int)result);
+	}
+#undef NAME
+	return text;
+}
 
 static int library_load(struct vulkan_instance *instance, char *reason, size_t size)
 {
@@ -70,20 +94,4 @@ void vulkan_instance_close(struct vulkan_instance *instance)
 	if (instance->handle && instance->vkDestroyInstance)
 		instance->vkDestroyInstance(instance->handle, NULL);
 	instance->handle = VK_NULL_HANDLE;
-}
-
-const char *vulkan_calls_load(const struct vulkan_instance *instance, VkDevice device,
-			      struct vulkan_calls *calls)
-{
-	PFN_vkGetDeviceProcAddr get = instance->vkGetDeviceProcAddr;
-
-#define LOAD(name)                                                                                 \
-	calls->name = (PFN_##name)get(device, #name);                                              \
-	if (!calls->name)                                                                          \
-		return #name;
-	VULKAN_DEVICE_FUNCTIONS(LOAD)
-#undef LOAD
-	calls->vkGetMemoryHostPointerPropertiesEXT = (PFN_vkGetMemoryHostPointerPropertiesEXT)get(
-	    device, "vkGetMemoryHostPointerPropertiesEXT");
-	return NULL;
 }
