@@ -160,21 +160,28 @@ static int chunk_make_on_disk(struct device *device, uint64_t bytes, int fd, str
 	return 0;
 }
 
-/* fd < 0: new memory, else the memory that fd refers to. */
-static int chunk_make(struct device *device, enum memory_place place, uint64_t bytes, int fd,
-		      struct chunk **chunk)
+/* New memory, or the memory that fd refers to: of this daemon or an earlier one, or of another
+ * program. */
+enum chunk_origin { CHUNK_NEW, CHUNK_OURS, CHUNK_FOREIGN };
+
+static int chunk_make(struct device *device, enum memory_place place, uint64_t bytes,
+		      enum chunk_origin origin, int fd, struct chunk **chunk)
 {
 	const struct backend_ops *ops = device->backend->ops;
 	struct chunk *new_chunk;
 
+	if (origin == CHUNK_FOREIGN && !ops->chunk_import_foreign)
+		return -ENOTSUP;
 	if (place == PLACE_DISK)
 		return chunk_make_on_disk(device, bytes, fd, chunk);
 	if (!health_enter(device))
 		return -EIO;
-	int rc = fd < 0 ? ops->chunk_new(device, place, bytes, &new_chunk)
-			: ops->chunk_import(device, place, bytes, fd, &new_chunk);
+	int rc = origin == CHUNK_NEW	? ops->chunk_new(device, place, bytes, &new_chunk)
+		 : origin == CHUNK_OURS ? ops->chunk_import(device, place, bytes, fd, &new_chunk)
+					: ops->chunk_import_foreign(device, bytes, fd, &new_chunk);
 
 	if (rc == 0) {
+		new_chunk->foreign = origin == CHUNK_FOREIGN;
 		assert(new_chunk->device == device && new_chunk->place == place &&
 		       new_chunk->bytes == bytes);
 		chunk_init(new_chunk);
@@ -188,7 +195,7 @@ static int chunk_make(struct device *device, enum memory_place place, uint64_t b
 int chunk_new(struct device *device, enum memory_place place, uint64_t bytes, struct chunk **chunk)
 {
 	assert(bytes > 0 && bytes % CHUNK_ALIGN == 0);
-	return chunk_make(device, place, bytes, -1, chunk);
+	return chunk_make(device, place, bytes, CHUNK_NEW, -1, chunk);
 }
 
 int chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
@@ -196,7 +203,14 @@ int chunk_import(struct device *device, enum memory_place place, uint64_t bytes,
 {
 	if (!bytes || bytes % CHUNK_ALIGN || fd < 0)
 		return -EINVAL;
-	return chunk_make(device, place, bytes, fd, chunk);
+	return chunk_make(device, place, bytes, CHUNK_OURS, fd, chunk);
+}
+
+int chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	if (!bytes || bytes % CHUNK_ALIGN || fd < 0)
+		return -EINVAL;
+	return chunk_make(device, PLACE_GPU, bytes, CHUNK_FOREIGN, fd, chunk);
 }
 
 void chunk_free(struct chunk *chunk)

@@ -114,6 +114,7 @@ struct chunk {
 	uint64_t id;	    /* given by the pool's watcher (pool.h); 0: no watcher */
 	void *pool_private; /* blocks.c: the state of a shared chunk; NULL: a span owns the chunk */
 	atomic_bool lost;   /* the bytes could not be read after a reset: -EIO */
+	bool foreign;	    /* another program allocated the memory and goes on using the memory */
 	_Atomic uint8_t handed_out;		  /* enum chunk_handed_out; set by fs/ */
 	struct chunk *prev, *next, *next_dropped; /* health.c */
 	_Atomic(void *) bar; /* CPU address of the mapping, or NULL; used under bar_use_lock */
@@ -174,6 +175,11 @@ struct backend_ops {
 	 * exported again. On success fd is the chunk's, otherwise the caller's. */
 	int (*chunk_import)(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 			    struct chunk **chunk);
+	/* As chunk_import for PLACE_GPU, but fd may be any descriptor. Succeeds only if fd is
+	 * memory of this device, of so many bytes, which the program that made fd cannot take away
+	 * or shorten. -EINVAL otherwise, and the device does not fail. NULL: never possible. */
+	int (*chunk_import_foreign)(struct device *device, uint64_t bytes, int fd,
+				    struct chunk **chunk);
 
 	int (*copier_new)(struct backend *backend, struct copier **copier);
 	void (*copier_free)(struct copier *copier);
@@ -261,5 +267,7 @@ void chunk_free(struct chunk *chunk); /* removes the mapping first; NULL is allo
 int chunk_export(struct chunk *chunk, int *fd);
 int chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		 struct chunk **chunk);
+/* See backend_ops.chunk_import_foreign. -ENOTSUP: this provider cannot. */
+int chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 
 #endif

@@ -4,7 +4,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "backend/blocks.h"
 #include "backend/copy.h"
@@ -353,7 +355,7 @@ int pool_alloc_exchange(struct pool *pool, uint64_t bytes, enum pool_fill fill,
 void pool_free_span(struct pool *pool, const struct span *span)
 {
 	assert(span->chunk->device == pool->device && span->chunk->place == pool->place);
-	atomic_fetch_sub(&pool->span_bytes, span->bytes);
+	atomic_fetch_sub(&pool->span_bytes, span_taken(span));
 	if (!span_owns_chunk(span)) {
 		struct chunk *empty = blocks_free(&pool->blocks, span);
 
@@ -361,7 +363,7 @@ void pool_free_span(struct pool *pool, const struct span *span)
 			chunk_release(pool, empty);
 		return;
 	}
-	assert(span->offset == 0 && span->bytes == span->chunk->bytes);
+	assert(span->chunk->foreign || (span->offset == 0 && span->bytes == span->chunk->bytes));
 	chunk_release(pool, span->chunk);
 }
 
@@ -399,6 +401,44 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 	}
 	bytes_add(pool, chunk->bytes);
 	atomic_fetch_add(&pool->chunks, 1);
+	return 0;
+}
+
+/* With an id, as each chunk of a watched pool. */
+static int chunk_import_watched(struct pool *pool, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0)
+		return -errno;
+	int rc = chunk_import_foreign(pool->device, bytes, copy, chunk);
+
+	if (rc < 0) {
+		close(copy);
+		return rc;
+	}
+	rc = pool->watch.on_create ? pool->watch.on_create(pool->watch.context, *chunk) : 0;
+	if (rc < 0)
+		chunk_free(*chunk);
+	return rc;
+}
+
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int fd, struct span *span)
+{
+	struct chunk *chunk;
+	int rc = bytes_reserve(pool, bytes, POOL_ORDINARY);
+
+	if (rc < 0)
+		return rc;
+	rc = chunk_import_watched(pool, bytes, fd, &chunk);
+	if (rc < 0) {
+		bytes_return(pool, bytes);
+		return rc;
+	}
+	atomic_fetch_add(&pool->span_bytes, bytes);
+	atomic_fetch_add(&pool->allocations, 1);
+	atomic_fetch_add(&pool->chunks, 1);
+	*span = (struct span){chunk, 0, bytes};
 	return 0;
 }
 

@@ -112,6 +112,10 @@ enum pool_adopted { POOL_WHOLE, POOL_SHARED };
 int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
 int pool_adopt_block(struct pool *pool, const struct span *span);
 
+/* Takes a chunk of chunk_import_foreign as a span, within the limits: 0, -ENOSPC, or an error of
+ * the import. fd stays the caller's. Any thread. */
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int fd, struct span *span);
+
 /* Ends the count of a freed chunk in state CHUNK_HELD. */
 void pool_held_end(struct pool *pool, uint64_t bytes);
 /* Counts a chunk that an earlier daemon freed in this state, beyond limits if need be. */
@@ -134,6 +138,13 @@ void pool_free_announced(struct pool *pool);
 
 /* Whether the span has the chunk for itself. */
 bool span_owns_chunk(const struct span *span);
+
+/* The bytes that the span takes: the whole chunk where the chunk is another program's, even if the
+ * span is a part of the chunk. */
+static inline uint64_t span_taken(const struct span *span)
+{
+	return span->chunk->foreign ? span->chunk->bytes : span->bytes;
+}
 
 /* Compaction. Keeps as many of the fullest shared chunks as hold bytes, and marks the others as
  * drained until pool_drain_end: no span is cut from a drained chunk unless the device is full,

@@ -209,6 +209,8 @@ typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 	X(REQUIRED, cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, \
 	  (gm_CUmemGenericAllocationHandle *handle, void *shareable, \
 	   gm_CUmemAllocationHandleType type)) \
+	X(REQUIRED, cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, \
+	  (gm_CUmemAllocationProp * prop, gm_CUmemGenericAllocationHandle handle)) \
 	X(OPTIONAL, cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, \
 	  (void *handle, gm_CUdeviceptr address, size_t size, gm_CUmemRangeHandleType type, \
 	   unsigned long long flags)) \

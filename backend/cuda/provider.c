@@ -102,6 +102,7 @@ const struct backend_ops backend_cuda_ops = {
     .chunk_free = cuda_chunk_free,
     .chunk_export = cuda_chunk_export,
     .chunk_import = cuda_chunk_import,
+    .chunk_import_foreign = cuda_chunk_import_foreign,
     .copier_new = cuda_copier_new,
     .copier_free = cuda_copier_free,
     .pin = cuda_pin,

@@ -141,6 +141,7 @@ int cuda_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 		   struct chunk **chunk);
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
+int cuda_chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
 int cuda_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);

@@ -192,11 +192,32 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : chunk_reimport(device, chunk);
 }
 
-/* A chunk's memory: new, or that of a descriptor. */
-#define FRESH (-1)
+/* -EINVAL: fd is no memory of this device. The driver answers CUDA_ERROR_UNKNOWN to most other
+ * descriptors, which otherwise means a GPU that fell off the bus. */
+static int memory_import_foreign(struct cuda_device *device, int fd,
+				 gm_CUmemGenericAllocationHandle *handle)
+{
+	const struct cuda_driver *cu = &device->cuda->cu;
+	gm_CUmemAllocationProp prop = {0};
 
-static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes, int fd,
-		      struct chunk **chunk)
+	if (cu->cuMemImportFromShareableHandle(handle, (void *)(intptr_t)fd,
+					       GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
+	    GM_CUDA_SUCCESS)
+		return -EINVAL;
+	if (cu->cuMemGetAllocationPropertiesFromHandle(&prop, *handle) == GM_CUDA_SUCCESS &&
+	    prop.location.type == GM_CU_MEM_LOCATION_TYPE_DEVICE &&
+	    prop.location.id == device->handle)
+		return 0;
+	cu->cuMemRelease(*handle);
+	return -EINVAL;
+}
+
+/* A chunk's memory: new, or that of a descriptor, made by gpumemfs or by any program. */
+#define FRESH (-1)
+enum memory_origin { MEMORY_OURS, MEMORY_FOREIGN };
+
+static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes,
+		      enum memory_origin origin, int fd, struct chunk **chunk)
 {
 	int rc = cuda_context_use(device);
 	if (rc < 0)
@@ -208,8 +229,12 @@ static int chunk_make(struct cuda_device *device, enum memory_place place, uint6
 	new_chunk->base.bytes = bytes;
 	new_chunk->base.place = place;
 	atomic_init(&new_chunk->exported, fd);
-	rc = fd == FRESH ? memory_create(device, place, bytes, &new_chunk->handle)
-			 : memory_import(device, fd, &new_chunk->handle);
+	if (fd == FRESH)
+		rc = memory_create(device, place, bytes, &new_chunk->handle);
+	else if (origin == MEMORY_FOREIGN)
+		rc = memory_import_foreign(device, fd, &new_chunk->handle);
+	else
+		rc = memory_import(device, fd, &new_chunk->handle);
 	if (rc < 0)
 		return rc;
 	rc = chunk_map(device, new_chunk);
@@ -228,25 +253,39 @@ int cuda_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, place, bytes, FRESH, chunk);
+	int rc = chunk_make(device, place, bytes, MEMORY_OURS, FRESH, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	return rc;
 }
 
 /* An imported chunk has no exportable handle: its descriptor is kept even beyond the limit. */
-int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t bytes, int fd,
-		      struct chunk **chunk)
+static int chunk_import_any(struct device *base, enum memory_place place, uint64_t bytes,
+			    enum memory_origin origin, int fd, struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, place, bytes, fd, chunk);
+	int rc = chunk_make(device, place, bytes, origin, fd, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	else
 		atomic_fetch_add(&device->cuda->exports_kept, 1);
 	return rc;
+}
+
+int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t bytes, int fd,
+		      struct chunk **chunk)
+{
+	return chunk_import_any(base, place, bytes, MEMORY_OURS, fd, chunk);
+}
+
+/* The driver maps memory as a whole only, so cuMemMap refuses another size. */
+int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	int rc = chunk_import_any(base, PLACE_GPU, bytes, MEMORY_FOREIGN, fd, chunk);
+
+	return rc == -ENOTSUP ? -EINVAL : rc;
 }
 
 static void export_drop(struct cuda_device *device, struct cuda_chunk *chunk)

@@ -115,6 +115,7 @@ const struct backend_ops backend_host_ops = {
     .chunk_free = host_chunk_free,
     .chunk_export = host_chunk_export,
     .chunk_import = host_chunk_import,
+    .chunk_import_foreign = host_chunk_import_foreign,
     .copier_new = host_copier_new,
     .copier_free = host_copier_free,
     .pin = host_pin,

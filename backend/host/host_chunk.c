@@ -134,6 +134,16 @@ int host_chunk_import(struct device *device, enum memory_place place, uint64_t b
 	return 0;
 }
 
+/* Without the seal, the program could shorten the memfd. */
+int host_chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EINVAL;
+	return host_chunk_import(device, PLACE_GPU, bytes, fd, chunk);
+}
+
 void host_chunk_free(struct chunk *chunk)
 {
 	struct host_chunk *freed = host_chunk(chunk);

@@ -427,6 +427,26 @@ STANDIN_API CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 	return CUDA_SUCCESS;
 }
 
+/* An imported handle has no handle types to export. */
+STANDIN_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+							    CUmemGenericAllocationHandle id)
+{
+	const struct handle *handle;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	handle = table_at(&standin.handles, id);
+	if (!prop || !handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	*prop = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+	if (handle->kind == HANDLE_EXPORTABLE)
+		prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	prop->location.type = memory_is_host(handle->memory) ? CU_MEM_LOCATION_TYPE_HOST_NUMA
+							     : CU_MEM_LOCATION_TYPE_DEVICE;
+	prop->location.id = memory_is_host(handle->memory) ? HOST_NODE : handle->memory->device;
+	return CUDA_SUCCESS;
+}
+
 STANDIN_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
 						    void *shareable, CUmemAllocationHandleType type)
 {

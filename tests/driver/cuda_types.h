@@ -301,6 +301,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 CUresult cuMemRelease(CUmemGenericAllocationHandle id);
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle id,
 				      CUmemAllocationHandleType type, unsigned long long flags);
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						CUmemGenericAllocationHandle id);
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
 					CUmemAllocationHandleType type);
 CUresult cuStreamCreate(CUstream *handle, unsigned int flags);
