@@ -277,10 +277,28 @@ static bool copy_overlaps(const struct copying *copying)
 	       copying->to_offset < copying->from_offset + copying->bytes;
 }
 
+/* A file of another program's memory does not grow. */
+static int target_limit(struct copying *copying)
+{
+	uint64_t size = file_size(copying->to);
+
+	if (!file_is_foreign(copying->to))
+		return 0;
+	if (copying->to_offset >= size)
+		return -EFBIG;
+	if (copying->bytes > size - copying->to_offset)
+		copying->bytes = size - copying->to_offset;
+	return 0;
+}
+
 /* -EAGAIN: try again with the target's layout_lock held exclusive. */
 static ssize_t copy_locked(struct copying *copying)
 {
 	uint64_t size = file_size(copying->from);
+	int rc = target_limit(copying);
+
+	if (rc < 0)
+		return rc;
 
 	if (copying->from_offset >= size)
 		return 0;

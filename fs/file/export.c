@@ -97,6 +97,22 @@ static int lease_once(struct file *file, const struct file_call *call,
 	return rc < 0 ? rc : (int)kind;
 }
 
+int file_adopt(struct file *file, const struct file_call *call, const struct file_adoption *from)
+{
+	if (journal_room(call->journal))
+		return -ENOSPC;
+	brlock_write_lock(&file->layout_lock);
+	int rc = file_is_device(file) ? foreign_adopt(file, call, from) : -ENOTSUP;
+
+	brlock_write_unlock(&file->layout_lock);
+	return rc;
+}
+
+bool file_has_foreign_memory(const struct file *file)
+{
+	return file_is_foreign(file);
+}
+
 static bool lease_find_room(struct file *file, const struct file_call *call)
 {
 	const struct volume *volume = file_volume(file);

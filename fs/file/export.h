@@ -30,6 +30,28 @@ bool file_may_outgrow_quota(const struct file *file);
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait);
 
+/* Memory that another program allocated, as a file's bytes: a descriptor for each piece, which
+ * stays the caller's, in order. The bytes begin after skip bytes of the first piece, and end in the
+ * last piece. */
+struct file_piece {
+	uint64_t bytes; /* a multiple of CHUNK_ALIGN */
+	int fd;
+};
+
+struct file_adoption {
+	const struct file_piece *pieces;
+	uint32_t n_pieces;
+	uint64_t skip, size;
+};
+
+/* Gives an empty file in gpuN/ this memory, whole or not at all. The whole pieces are charged.
+ * -ENOTSUP: the file is in host/, or the provider imports no such memory. -EBUSY: the file has
+ * bytes, or is leased. -EINVAL: the pieces do not hold the bytes, or a descriptor is no memory of
+ * the file's GPU of that size. -ENOSPC, -EDQUOT. */
+int file_adopt(struct file *file, const struct file_call *call, const struct file_adoption *from);
+/* Whether another program allocated the file's memory. */
+bool file_has_foreign_memory(const struct file *file);
+
 /* The volume and size of the file at the time of an export. */
 struct file_place {
 	const struct volume *volume;

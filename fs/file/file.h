@@ -114,7 +114,8 @@ int file_replace_object(struct file *file, const struct file_call *call);
  * copy; in between, the caller may take further locks. file_move_free frees the file's former
  * memory, after the reply, because that takes milliseconds; an allocation that needs this memory
  * waits. -EBUSY: leased. -ETXTBSY for an object with a backing id: the kernel uses the object until
- * the last handle is closed. */
+ * the last handle is closed. -EXDEV, or -EOPNOTSUPP on the same volume: another program allocated
+ * the memory. */
 struct file_move;
 enum file_move_end { FILE_MOVE_ABORT, FILE_MOVE_COMMIT };
 int file_move_begin(struct file *file, const struct file_call *call, struct volume *to,

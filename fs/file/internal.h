@@ -6,6 +6,7 @@
 
 #include "fs/file/core/state.h"
 #include "fs/file/device/device.h"
+#include "fs/file/device/foreign.h"
 #include "fs/file/export.h"
 #include "fs/file/file.h"
 #include "fs/file/host/host.h"
@@ -13,7 +14,9 @@
 /* Under layout_lock, unless the operation needs no lock. */
 static inline const struct file_kind *file_kind(const struct file *file)
 {
-	return file_is_device(file) ? &device_kind : &host_kind;
+	if (!file_is_device(file))
+		return &host_kind;
+	return file_is_foreign(file) ? &foreign_kind : &device_kind;
 }
 
 /* place.c. After -ENOSPC, under no lock: whether to try again, because memory of other files has

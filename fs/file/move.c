@@ -237,8 +237,10 @@ static int move_hold(struct file_move *move)
 }
 
 /* The kernel uses the object itself, sharers the chunks: the memory cannot be replaced. */
-static int move_check(const struct file *file)
+static int move_check(const struct file *file, const struct volume *to)
 {
+	if (file_is_foreign(file))
+		return to ? -EXDEV : -EOPNOTSUPP;
 	if (file_is_held(file))
 		return -EBUSY;
 	return !file_is_device(file) && atomic_load(&file->object.backing_id) ? -ETXTBSY : 0;
@@ -260,7 +262,7 @@ static int move_begin(struct file *file, const struct file_call *call, struct vo
 	    .copy = {.fd = -1},
 	};
 
-	int rc = move_check(file);
+	int rc = move_check(file, to);
 
 	if (rc == 0)
 		rc = move_make_copy(new_move);

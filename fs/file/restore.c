@@ -9,8 +9,8 @@
 #include "fs/file/internal.h"
 #include "fs/journal/journal.h"
 
-/* Until file_restore_extents, a span has the journal's number of its chunk in place of the chunk.
- */
+/* Until file_restore_extents, a span has the journal's number of its chunk in place of the chunk,
+ * and journal_into in place of the offset. */
 static struct chunk *chunk_number(uint64_t chunk)
 {
 	return (struct chunk *)(uintptr_t)chunk;
@@ -21,12 +21,25 @@ static uint64_t number_of(const struct span *span)
 	return (uint64_t)(uintptr_t)span->chunk;
 }
 
+/* Any part of memory that another program allocated. */
+static bool is_foreign_extent(const struct journal_extent *extent)
+{
+	uint64_t into = extent->into & JOURNAL_INTO_MASK,
+		 chunk_bytes = journal_foreign_bytes(extent->into);
+
+	return extent->bytes && into < chunk_bytes && extent->bytes <= chunk_bytes - into &&
+	       journal_chunk_id(extent->chunk) && journal_chunk_place(extent->chunk) == PLACE_GPU &&
+	       extent->offset < FILE_SIZE_MAX && extent->bytes <= FILE_SIZE_MAX - extent->offset;
+}
+
 static bool is_extent(const struct journal_extent *extent)
 {
 	uint64_t bytes = extent->bytes;
 	bool whole = bytes >= CHUNK_ALIGN;
 	uint64_t unit = whole ? CHUNK_ALIGN : POOL_BLOCK_MIN;
 
+	if (journal_chunk_is_foreign(extent->chunk))
+		return is_foreign_extent(extent);
 	return bytes && bytes % unit == 0 && extent->offset % unit == 0 &&
 	       journal_chunk_id(extent->chunk) && journal_chunk_place(extent->chunk) < PLACES &&
 	       extent->offset < FILE_SIZE_MAX && bytes <= FILE_SIZE_MAX - extent->offset &&
@@ -121,7 +134,7 @@ static int missing_note(struct file *file, uint32_t found)
 		    .offset = extent->offset,
 		    .bytes = span->bytes,
 		    .chunk = i < found ? journal_chunk(span->chunk) : number_of(span),
-		    .into = span->offset,
+		    .into = i < found ? journal_into(span) : span->offset,
 		};
 	}
 	atomic_store(&file->journaled.missing, missing);
@@ -155,8 +168,10 @@ static int extents_find_chunks(struct file *file, const struct file_restore_find
 				*missing = error;
 			continue;
 		}
-		bytes += extent.span.bytes;
+		bytes += span_taken(&extent.span);
 		extents->at[found++] = extent;
+		if (extent.span.chunk->foreign)
+			atomic_fetch_or(&file->memory.leased, FILE_OF_FOREIGN);
 		if (extent.span.chunk->place != PLACE_GPU)
 			file_note_left(file);
 	}
@@ -176,7 +191,7 @@ int file_restore_extents(struct file *file, const struct file_restore_finder *fi
 
 enum file_restore_end file_restore_end(const struct file *file)
 {
-	if (file_size(file) >= extents_end(&file->extents))
+	if (file_is_foreign(file) || file_size(file) >= extents_end(&file->extents))
 		return FILE_RESTORE_END_NONE;
 	return atomic_load(&file->fields->unclean) ? FILE_RESTORE_END_UNCLEAN
 						   : FILE_RESTORE_END_ZERO;

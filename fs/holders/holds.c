@@ -44,7 +44,7 @@ static int chunk_hold(struct fs *fs, struct inode *inode, struct volume *volume,
 	struct held_chunk *held;
 	struct held_image image = {
 	    .chunk = span->chunk->id,
-	    .bytes = span->bytes,
+	    .bytes = span_taken(span),
 	    .ino = inode->ino,
 	    .sequence = ++holds->sequence,
 	    .dir = dir->ino,
@@ -134,7 +134,7 @@ static void holds_unhold(void *owner, const struct span *span)
 	brlock_read_unlock(&call->fs->topology, token);
 	/* The process has ended, and the pool counts the chunk no more. */
 	if (!held)
-		pool_held_restore(volume_pool(volume, span->chunk->place), span->bytes);
+		pool_held_restore(volume_pool(volume, span->chunk->place), span_taken(span));
 }
 
 static bool holds_shelve(void *owner, struct volume *volume, const struct span *span)

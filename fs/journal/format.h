@@ -206,15 +206,23 @@ struct journal_file {
 
 struct journal_extent {
 	uint64_t offset, bytes;
-	uint64_t chunk, into; /* journal_chunk, and the offset into the chunk */
+	uint64_t chunk, into; /* journal_chunk, and journal_into: the offset into the chunk */
 };
 
-/* A chunk's id, which is a number of the fdstore, with the chunk's place in higher bits. */
+/* A chunk's id, which is a number of the fdstore, with the chunk's place in higher bits, and a bit
+ * for memory that another program allocated. */
 #define JOURNAL_PLACE_SHIFT 60
+#define JOURNAL_FOREIGN	    (1ULL << 63)
 
 static inline uint64_t journal_chunk(const struct chunk *chunk)
 {
-	return chunk->id | (uint64_t)chunk->place << JOURNAL_PLACE_SHIFT;
+	return chunk->id | (uint64_t)chunk->place << JOURNAL_PLACE_SHIFT |
+	       (chunk->foreign ? JOURNAL_FOREIGN : 0);
+}
+
+static inline bool journal_chunk_is_foreign(uint64_t chunk)
+{
+	return chunk & JOURNAL_FOREIGN;
 }
 
 static inline uint64_t journal_chunk_id(uint64_t chunk)
@@ -224,7 +232,24 @@ static inline uint64_t journal_chunk_id(uint64_t chunk)
 
 static inline enum memory_place journal_chunk_place(uint64_t chunk)
 {
-	return (enum memory_place)(chunk >> JOURNAL_PLACE_SHIFT);
+	return (enum memory_place)((chunk & ~JOURNAL_FOREIGN) >> JOURNAL_PLACE_SHIFT);
+}
+
+/* journal_extent.into. A file may have any part of another program's memory, and the size of the
+ * whole chunk, which an import needs, is in the higher bits, in units of CHUNK_ALIGN. */
+#define JOURNAL_INTO_BITS 40
+#define JOURNAL_INTO_MASK ((1ULL << JOURNAL_INTO_BITS) - 1)
+
+static inline uint64_t journal_into(const struct span *span)
+{
+	return span->chunk->foreign
+		   ? span->offset | span->chunk->bytes / CHUNK_ALIGN << JOURNAL_INTO_BITS
+		   : span->offset;
+}
+
+static inline uint64_t journal_foreign_bytes(uint64_t into)
+{
+	return (into >> JOURNAL_INTO_BITS) * CHUNK_ALIGN;
 }
 
 struct journal_handed_out {

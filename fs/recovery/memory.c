@@ -81,6 +81,7 @@ static int pool_find(struct restore *restore, struct volume *volume, enum memory
 	return rc;
 }
 
+/* bytes: of the span, or of the whole chunk of another program. */
 static int chunk_take(struct restore *restore, struct volume *volume, uint64_t number,
 		      uint64_t bytes, struct chunk **chunk)
 {
@@ -104,8 +105,9 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t n
 		return rc;
 	}
 	(*chunk)->id = id;
+	(*chunk)->foreign = journal_chunk_is_foreign(number);
 	/* The other chunks have blocks of several files, and were never handed out. */
-	if (kind == POOL_WHOLE && restore_was_handed_out(restore, id))
+	if (kind == POOL_WHOLE && ((*chunk)->foreign || restore_was_handed_out(restore, id)))
 		atomic_store(&(*chunk)->handed_out, CHUNK_HANDED_OUT);
 	rc = pool_adopt(pool, *chunk, kind);
 	if (rc < 0)
@@ -122,6 +124,9 @@ static int span_resolve(void *context, struct volume *volume, uint64_t number, s
 	struct chunk *chunk = held ? held->chunk : NULL;
 	int rc = 0;
 
+	bool foreign = journal_chunk_is_foreign(number);
+	uint64_t bytes = foreign ? journal_foreign_bytes(span->offset) : span->bytes;
+
 	if (chunk && (!chunk->pool_private || chunk->device != volume->device ||
 		      chunk->place != journal_chunk_place(number)))
 		return -EUCLEAN;
@@ -129,7 +134,7 @@ static int span_resolve(void *context, struct volume *volume, uint64_t number, s
 	if (held && !chunk)
 		return -EIO;
 	if (!chunk) {
-		rc = chunk_take(restore, volume, number, span->bytes, &chunk);
+		rc = chunk_take(restore, volume, number, bytes, &chunk);
 		if (rc < 0)
 			return rc;
 		rc = held_claim(restore, fdstore_id(FDSTORE_CHUNK, id), chunk);
@@ -140,6 +145,8 @@ static int span_resolve(void *context, struct volume *volume, uint64_t number, s
 			return rc;
 	}
 	span->chunk = chunk;
+	if (foreign)
+		span->offset &= JOURNAL_INTO_MASK;
 	if (span_owns_chunk(span))
 		return 0;
 	rc = span->bytes < CHUNK_ALIGN ? pool_adopt_block(volume_pool(volume, chunk->place), span)
@@ -220,7 +227,7 @@ static int span_charge(void *context, const struct span *span)
 {
 	struct span_payer *payer = context;
 
-	return owner_take_span(payer->fs, payer->inode, span->chunk->place, span->bytes,
+	return owner_take_span(payer->fs, payer->inode, span->chunk->place, span_taken(span),
 			       OWNER_ALWAYS, OWNER_ALWAYS);
 }
 

@@ -46,7 +46,7 @@ bool file_was_leased(const struct file *file)
 
 void file_set_was_leased(struct file *file)
 {
-	atomic_store(&file->memory.leased, FILE_LEASED | FILE_UNCLEAN);
+	atomic_fetch_or(&file->memory.leased, FILE_LEASED | FILE_UNCLEAN);
 }
 
 void file_set_unclean(struct file *file)

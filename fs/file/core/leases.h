@@ -11,7 +11,8 @@ struct file;
 
 /* An exported chunk. */
 struct file_chunk {
-	uint64_t offset, bytes;
+	uint64_t offset; /* modulo 2^64: the chunk may begin before the file */
+	uint64_t bytes;
 	int fd; /* the receiver closes the descriptor */
 };
 

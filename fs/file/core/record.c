@@ -18,7 +18,7 @@ static void extents_to_journal(const struct extents *extents, struct journal_ext
 		    .offset = extent->offset,
 		    .bytes = extent->span.bytes,
 		    .chunk = journal_chunk(extent->span.chunk),
-		    .into = extent->span.offset,
+		    .into = journal_into(&extent->span),
 		};
 }
 

@@ -21,8 +21,10 @@ struct file_missing;
 
 /* Bits of file_memory.leased. FILE_LEASED: processes may have received descriptors of the file's
  * memory. FILE_UNCLEAN: not only processes of the owner whose leases ended by a release; also
- * without FILE_LEASED, of memory that the file took from an earlier file of a former owner. */
-enum file_leased { FILE_LEASED = 1, FILE_UNCLEAN = 2 };
+ * without FILE_LEASED, of memory that the file took from an earlier file of a former owner.
+ * FILE_FOREIGN: another program allocated the memory, and the file has nothing else. */
+enum file_leased { FILE_LEASED = 1, FILE_UNCLEAN = 2, FILE_FOREIGN = 4 };
+#define FILE_OF_FOREIGN (FILE_LEASED | FILE_UNCLEAN | FILE_FOREIGN)
 
 /* struct file_memory, file_object and file_leases have no padding together: memory.leased is where
  * a byte was left. */
@@ -119,6 +121,11 @@ static inline enum system_tmpfs file_tmpfs(const struct file *file)
 static inline bool file_is_device(const struct file *file)
 {
 	return volume_is_device(atomic_load(&file->volume));
+}
+
+static inline bool file_is_foreign(const struct file *file)
+{
+	return atomic_load(&file->memory.leased) & FILE_FOREIGN;
 }
 
 /* Whether the file may grow with zeroes where programs stored bytes behind the end, through

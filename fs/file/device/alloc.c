@@ -49,7 +49,8 @@ int span_take(struct volume *volume, const struct file_call *call, enum memory_p
 void device_uncharge_places(const struct file_call *call, const struct extents *extents)
 {
 	EXTENTS_FOREACH (extent, extents)
-		file_charge_place(call, extent->span.chunk->place, -(int64_t)extent->span.bytes);
+		file_charge_place(call, extent->span.chunk->place,
+				  -(int64_t)span_taken(&extent->span));
 }
 
 /* In the next slower place if the owner of the file may have no more in the allocation's. */
@@ -185,7 +186,7 @@ uint64_t device_release(struct volume *volume, struct extents *extents)
 	uint64_t bytes = 0;
 
 	EXTENTS_FOREACH (extent, extents) {
-		bytes += extent->span.bytes;
+		bytes += span_taken(&extent->span);
 		span_release(volume, &extent->span);
 	}
 	extents_free(extents);

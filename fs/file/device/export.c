@@ -106,7 +106,9 @@ bool device_is_exportable(struct file *file, const struct file_call *call)
 
 static int extent_export(const struct extent *extent, struct file_chunk *chunk)
 {
-	*chunk = (struct file_chunk){.offset = extent->offset, .bytes = extent->span.bytes};
+	/* Before the file, if the file begins inside another program's memory. */
+	*chunk = (struct file_chunk){.offset = extent->offset - extent->span.offset,
+				     .bytes = extent->span.chunk->bytes};
 	return chunk_export(extent->span.chunk, &chunk->fd);
 }
 

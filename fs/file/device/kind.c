@@ -6,6 +6,7 @@
 
 #include "fs/file/core/record.h"
 #include "fs/file/device/device.h"
+#include "fs/file/device/foreign.h"
 
 static void device_describe(struct file *file, FILE *out)
 {
@@ -15,8 +16,10 @@ static void device_describe(struct file *file, FILE *out)
 		/* An attribute cannot be longer, so do not use more memory for the text. */
 		if (ftell(out) > XATTR_SIZE_MAX)
 			break;
+		const struct chunk *chunk = extent->span.chunk;
+
 		fprintf(out, "%lu %lu %lu %s%s\n", extent->offset, extent->span.bytes,
-			extent->span.offset, prefixes[extent->span.chunk->place],
+			extent->span.offset, chunk->foreign ? "foreign-" : prefixes[chunk->place],
 			span_owns_chunk(&extent->span) ? "chunk" : "block");
 	}
 }
@@ -80,6 +83,30 @@ const struct file_kind device_kind = {
     .update_accounting = device_charge_is_current,
     .make_exportable = device_make_exportable,
     .is_exportable = device_is_exportable,
+    .promise_lease = device_promise_lease,
+    .promise_mapping = device_promise_mapping,
+    .export = device_export,
+    .record_empty = device_record_empty,
+    .free_memory = device_free_memory,
+};
+
+const struct file_kind foreign_kind = {
+    .size = device_size,
+    .stat = device_stat,
+    .read = device_read,
+    .write = device_write,
+    .seek = device_seek,
+    .next_run = device_next_run,
+    .describe = device_describe,
+    .check_room = foreign_check_room,
+    .make_room = foreign_make_room,
+    .truncate = foreign_truncate,
+    .allocate = foreign_allocate,
+    .has_ahead = foreign_has_ahead,
+    .trim = foreign_trim,
+    .update_accounting = device_charge_is_current,
+    .make_exportable = foreign_make_exportable,
+    .is_exportable = foreign_is_exportable,
     .promise_lease = device_promise_lease,
     .promise_mapping = device_promise_mapping,
     .export = device_export,

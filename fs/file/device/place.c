@@ -149,7 +149,7 @@ static int64_t extents_place_next(struct file *file, const struct file_call *cal
 		return 0;
 	}
 	/* Sharers use the chunks themselves. */
-	if (file_is_held(file))
+	if (file_is_held(file) || file_is_foreign(file))
 		return -EBUSY;
 	int rc = run_move(file, call, placing->to, &run, &placing->over_quota);
 
@@ -177,7 +177,8 @@ static int64_t extents_renew_next(struct file *file, const struct file_call *cal
 	const struct span *span = &extents->at[i].span;
 
 	/* Sharers use whole chunks; blocks are nobody else's. */
-	if ((file_is_held(file) && span_owns_chunk(span)) || file_is_missing(file))
+	if ((file_is_held(file) && span_owns_chunk(span)) || file_is_missing(file) ||
+	    file_is_foreign(file))
 		return -EBUSY;
 	/* Blocks cost the same elsewhere, whatever the limits are; a chunk may become several. */
 	if (!span_owns_chunk(span))
@@ -204,5 +205,5 @@ bool device_is_placed(const struct file *file, const struct file_call *call)
 	    placing_all_to(device_place_wanted(file_volume(file), call));
 	struct device_range run;
 
-	return file_is_held(file) || !run_find(file, &placing, 0, &run);
+	return file_is_held(file) || file_is_foreign(file) || !run_find(file, &placing, 0, &run);
 }
