@@ -4,6 +4,7 @@
 #ifndef FS_FILE_EXPORT_H
 #define FS_FILE_EXPORT_H
 
+#include "fs/file/core/adoption.h"
 #include "fs/file/core/leases.h"
 #include "fs/file/file.h"
 
@@ -29,20 +30,6 @@ bool file_may_outgrow_quota(const struct file *file);
 /* After growth of a leased file: makes the new memory exportable too. */
 int file_lease_more(struct file *file, const struct file_call *call, enum file_share_access access,
 		    enum file_wait wait);
-
-/* Memory that another program allocated, as a file's bytes: a descriptor for each piece, which
- * stays the caller's, in order. The bytes begin after skip bytes of the first piece, and end in the
- * last piece. */
-struct file_piece {
-	uint64_t bytes; /* a multiple of CHUNK_ALIGN */
-	int fd;
-};
-
-struct file_adoption {
-	const struct file_piece *pieces;
-	uint32_t n_pieces;
-	uint64_t skip, size;
-};
 
 /* Gives an empty file in gpuN/ this memory, whole or not at all. The whole pieces are charged.
  * -ENOTSUP: the file is in host/, or the provider imports no such memory. -EBUSY: the file has

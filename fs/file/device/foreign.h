@@ -6,8 +6,8 @@
 #ifndef FS_FILE_DEVICE_FOREIGN_H
 #define FS_FILE_DEVICE_FOREIGN_H
 
+#include "fs/file/core/adoption.h"
 #include "fs/file/core/kind.h"
-#include "fs/file/export.h"
 
 extern const struct file_kind foreign_kind;
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+#ifndef FS_FILE_CORE_ADOPTION_H
+#define FS_FILE_CORE_ADOPTION_H
+
+#include <stdint.h>
+
+/* Memory that another program allocated, as a file's bytes: a descriptor for each piece, which
+ * stays the caller's, in order. The bytes begin after skip bytes of the first piece, and end in the
+ * last piece. */
+struct file_piece {
+	uint64_t bytes; /* a multiple of CHUNK_ALIGN */
+	int fd;
+};
+
+struct file_adoption {
+	const struct file_piece *pieces;
+	uint32_t n_pieces;
+	uint64_t skip, size;
+};
+
+#endif
