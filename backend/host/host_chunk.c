@@ -138,8 +138,10 @@ int host_chunk_import(struct device *device, enum memory_place place, uint64_t b
 int host_chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+	    (uint64_t)st.st_size != bytes)
 		return -EINVAL;
 	return host_chunk_import(device, PLACE_GPU, bytes, fd, chunk);
 }

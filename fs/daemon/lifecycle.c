@@ -20,6 +20,7 @@
 #include "fs/daemon/gpu_faults.h"
 #include "fs/daemon/idle_release.h"
 #include "fs/daemon/volumes.h"
+#include "fs/fuse/ended_files.h"
 #include "fs/holders/holds.h"
 #include "fs/holders/host_out.h"
 #include "fs/holders/inode_lease.h"
@@ -232,6 +233,11 @@ static const struct fs_part daemon_parts[] = {
     {.name = "idle release", .start = idle_release_open, .stop = idle_release_close},
     {.name = "GPU faults", .start = gpu_faults_start, .stop = gpu_faults_end},
     {.name = "last open", .inode = &last_open_hooks},
+    {.name = "ended files",
+     .open = ended_files_open,
+     .stop = ended_files_leave,
+     .close = ended_files_close,
+     .inode = &ended_files_hooks},
     {.name = "sharing", .open = sharing_open, .close = sharing_close, .facts = delegation_facts},
     {.name = "turns", .start = turns_part_open, .stop = turns_part_close},
     {.name = NULL},

@@ -113,6 +113,26 @@ bool file_has_foreign_memory(const struct file *file)
 	return file_is_foreign(file);
 }
 
+bool file_adopted_end(struct file *file)
+{
+	if (!file_is_foreign(file) || !foreign_ends(file))
+		return false;
+	atomic_store(&file->fields->missing, 1);
+	return true;
+}
+
+bool file_adopted_has_ended(const struct file *file)
+{
+	return file_is_foreign(file) && foreign_ends(file) && file_is_missing(file);
+}
+
+void file_adopted_free(struct file *file, const struct file_call *call)
+{
+	file_lock_layout(file);
+	device_free_range(file, call, 0, UINT64_MAX);
+	brlock_write_unlock(&file->layout_lock);
+}
+
 static bool lease_find_room(struct file *file, const struct file_call *call)
 {
 	const struct volume *volume = file_volume(file);

@@ -38,6 +38,13 @@ int file_lease_more(struct file *file, const struct file_call *call, enum file_s
 int file_adopt(struct file *file, const struct file_call *call, const struct file_adoption *from);
 /* Whether another program allocated the file's memory. */
 bool file_has_foreign_memory(const struct file *file);
+/* The program has ended, or has closed a file that ends with it: from here on every operation that
+ * needs the bytes is -EIO, also under the next daemon. False: the file does not end. */
+bool file_adopted_end(struct file *file);
+/* Whether that has happened. */
+bool file_adopted_has_ended(const struct file *file);
+/* Then gives the memory up; processes with leases keep it. */
+void file_adopted_free(struct file *file, const struct file_call *call);
 
 /* The volume and size of the file at the time of an export. */
 struct file_place {

@@ -170,8 +170,6 @@ static int extents_find_chunks(struct file *file, const struct file_restore_find
 		}
 		bytes += span_taken(&extent.span);
 		extents->at[found++] = extent;
-		if (extent.span.chunk->foreign)
-			atomic_fetch_or(&file->memory.leased, FILE_OF_FOREIGN);
 		if (extent.span.chunk->place != PLACE_GPU)
 			file_note_left(file);
 	}
@@ -182,6 +180,9 @@ static int extents_find_chunks(struct file *file, const struct file_restore_find
 
 int file_restore_extents(struct file *file, const struct file_restore_finder *finder, int *missing)
 {
+	EXTENTS_FOREACH (extent, &file->extents)
+		if (journal_chunk_is_foreign(number_of(&extent->span)))
+			atomic_fetch_or(&file->memory.leased, FILE_OF_FOREIGN);
 	if (!file_is_corrupt(file))
 		return extents_find_chunks(file, finder, missing);
 	extents_free(&file->extents);

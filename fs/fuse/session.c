@@ -28,6 +28,7 @@
 #include "fs/fuse/channel.h"
 #include "fs/fuse/crew.h"
 #include "fs/fuse/deferral.h"
+#include "fs/fuse/ended_files.h"
 #include "fs/fuse/internal.h"
 #include "fs/fuse/lookup_gc.h"
 #include "fs/fuse/readahead.h"
@@ -336,6 +337,7 @@ int session_start(struct session *session)
 	if (!request_is_waiting(session))
 		timeline_idle(&fs->timeline, fs->options.mountpoint);
 	page_drop_start(session);
+	ended_files_start(session);
 	prefetch_start(session);
 	if (!error)
 		error = threads_start(session);
@@ -358,6 +360,7 @@ int session_start(struct session *session)
 
 unmount_fuse:
 	page_drop_stop(session);
+	ended_files_stop(session);
 	prefetch_stop(session);
 	if (fdstore_generation(fs->fdstore) == 1)
 		session_unmount(session);
@@ -392,6 +395,7 @@ int session_wait(struct session *session)
 	} while (!fds[0].revents && !fds[1].revents);
 	background_stop(&session->lookup_gc);
 	page_drop_stop(session);
+	ended_files_stop(session);
 	prefetch_stop(session);
 	notify_send(NOTIFY_STOPPING);
 	if (!(fds[0].revents & POLLIN)) {

@@ -142,6 +142,8 @@ static void unclaimed_lease_release(struct fs *fs, struct unclaimed_lease *lease
 		file_unlease(lease->inode->file, lease->leases);
 		host_out_update_accounting(fs, lease->inode);
 		inode_lease_put(fs, lease->inode, lease->leases);
+		if (!lease->inode->uses.leases)
+			inode_notify_producer_ended(fs, lease->inode);
 		inode_put(fs, lease->inode, lease->leases);
 	}
 	free(lease);

@@ -11,10 +11,12 @@
 #include "common/log.h"
 #include "common/vector.h"
 #include "fs/core/worker.h"
+#include "fs/file/export.h"
 #include "fs/file/restore.h"
 #include "fs/holders/holds.h"
 #include "fs/recovery/internal.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/owner.h"
 #include "fs/tree/quota.h"
 
@@ -257,7 +259,7 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	int rc = volume_is_device(file_volume(file)) ? restore_extents(restore, inode, &missing)
 						     : restore_object(restore, file, &missing);
 
-	if (missing)
+	if (missing && !file_adopted_has_ended(file))
 		restore_missing(restore, inode, missing);
 	if (rc == 0)
 		rc = file_charge_owner(restore, inode);
@@ -265,6 +267,8 @@ int restore_memory(struct restore *restore, struct inode *inode)
 	rc = rc ? rc : error;
 	/* From here on restore_abandon gives the file's memory back. */
 	atomic_store(&inode->recorded, true);
+	if (rc == 0 && (!inode->uses.leases || file_adopted_has_ended(file)))
+		inode_notify_producer_ended(restore->fs, inode);
 	return rc;
 }
 

@@ -39,6 +39,9 @@ struct inode_hooks {
 	/* A lease or a mapping may have written any byte of the file without the daemon's
 	 * knowledge. Takes no lock. */
 	void (*unseen_stores)(struct inode *inode);
+	/* The process has ended that allocated the file's memory, or has closed the file
+	 * (file_adopt). The caller has a reference. */
+	void (*producer_ended)(struct fs *fs, struct inode *inode);
 	/* At most one part has this hook. Brings the bytes of a file that is not resident into
 	 * memory. 0; -EIO: the copy is damaged; another -errno (-ENOSPC, ...): a later call may
 	 * succeed. No lock of the tree. */
@@ -69,6 +72,12 @@ static inline void inode_notify_opened(struct fs *fs, struct inode *inode)
 {
 	INODE_HOOKS_EACH(fs, hooks, opened)
 	(*hooks)->opened(inode);
+}
+
+static inline void inode_notify_producer_ended(struct fs *fs, struct inode *inode)
+{
+	INODE_HOOKS_EACH(fs, hooks, producer_ended)
+	(*hooks)->producer_ended(fs, inode);
 }
 
 /* The value of an attribute of a part, as the hook `attribute`. */

@@ -35,6 +35,19 @@ static struct inode *name_prepend(struct inode *inode, const char *start, char *
 	return entry->parent;
 }
 
+struct inode *tree_name(struct inode *inode, char name[NAME_MAX + 1])
+{
+	scoped_lock(&inode->lock);
+	const struct dentry *entry = inode->links;
+
+	if (!entry)
+		return NULL;
+	memcpy(name, entry->name, entry->length);
+	name[entry->length] = '\0';
+	inode_ref(entry->parent);
+	return entry->parent;
+}
+
 int tree_path(struct fs *fs, struct inode *inode, char *path, size_t bytes)
 {
 	char *end = path + bytes - 1, *at = end;

@@ -425,8 +425,9 @@ static int rmdir_check(const struct dentry *entry)
 	return S_ISDIR(entry->inode->mode) ? tree_remove_check(entry->inode) : -ENOTDIR;
 }
 
+/* only: the inode whose name it must be; NULL: any. */
 static int name_remove(struct fs *fs, struct inode *parent, const char *name,
-		       int (*check)(const struct dentry *entry))
+		       const struct inode *only, int (*check)(const struct dentry *entry))
 {
 	int error = tree_writable(parent, name);
 	struct inode *inode = NULL;
@@ -436,7 +437,7 @@ static int name_remove(struct fs *fs, struct inode *parent, const char *name,
 	pthread_rwlock_wrlock(&parent->dir->lock);
 	struct dentry *entry = dir_find(parent->dir, name);
 
-	error = entry ? check(entry) : -ENOENT;
+	error = entry && (!only || entry->inode == only) ? check(entry) : -ENOENT;
 	if (!error) {
 		inode = entry->inode;
 		/* Another thread may remove the inode's other names meanwhile. */
@@ -454,12 +455,18 @@ static int name_remove(struct fs *fs, struct inode *parent, const char *name,
 
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name)
 {
-	return name_remove(fs, parent, name, unlink_check);
+	return name_remove(fs, parent, name, NULL, unlink_check);
+}
+
+int tree_unlink_inode(struct fs *fs, struct inode *parent, const char *name,
+		      const struct inode *inode)
+{
+	return name_remove(fs, parent, name, inode, unlink_check);
 }
 
 int tree_rmdir(struct fs *fs, struct inode *parent, const char *name)
 {
-	return name_remove(fs, parent, name, rmdir_check);
+	return name_remove(fs, parent, name, NULL, rmdir_check);
 }
 
 bool tree_drop_mode(struct fs *fs, struct inode *inode, mode_t bits)

@@ -37,6 +37,11 @@ int tree_tmpfile(struct fs *fs, struct inode *parent, const struct tree_new *par
 		 struct inode **inode);
 int tree_link(struct fs *fs, struct inode *inode, struct inode *parent, const char *name);
 int tree_unlink(struct fs *fs, struct inode *parent, const char *name);
+/* Removes a name of this inode: -ENOENT if the name is another's. */
+int tree_unlink_inode(struct fs *fs, struct inode *parent, const char *name,
+		      const struct inode *inode);
+/* A name of the inode, with its directory, which has a reference; NULL: there is none. */
+struct inode *tree_name(struct inode *inode, char name[NAME_MAX + 1]);
 int tree_rmdir(struct fs *fs, struct inode *parent, const char *name);
 struct tree_rename {
 	struct inode *from, *to; /* directories; may be the same */

@@ -3,6 +3,7 @@
 #ifndef FS_FILE_CORE_ADOPTION_H
 #define FS_FILE_CORE_ADOPTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Memory that another program allocated, as a file's bytes: a descriptor for each piece, which
@@ -17,6 +18,7 @@ struct file_adoption {
 	const struct file_piece *pieces;
 	uint32_t n_pieces;
 	uint64_t skip, size;
+	bool ends; /* the file is to end with the program */
 };
 
 #endif

@@ -232,7 +232,7 @@ int device_free_range(struct file *file, const struct file_call *call, uint64_t 
 	if (cut.count)
 		file_record_cut(call, from, to);
 	EXTENTS_FOREACH (extent, &cut)
-		bytes += (int64_t)extent->span.bytes;
+		bytes += (int64_t)span_taken(&extent->span);
 	device_uncharge_places(call, &cut);
 	device_shelve(file, call, volume, &cut);
 	device_release(volume, &cut);

@@ -106,6 +106,7 @@ int foreign_adopt(struct file *file, const struct file_call *call, const struct 
 	file->extents = extents;
 	/* First: whatever finds the memory must know that it is another program's. */
 	atomic_fetch_or(&file->memory.leased, FILE_OF_FOREIGN);
+	atomic_store(&file->fields->reserved, from->ends ? FOREIGN_ENDS : 0);
 	device_update_accounting(file, (int64_t)taken);
 	file_record_added(call, file, &file->extents);
 	device_apply_mapping(&file->extents, call);

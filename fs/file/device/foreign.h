@@ -15,6 +15,14 @@ extern const struct file_kind foreign_kind;
 int foreign_adopt(struct file *file, const struct file_call *call,
 		  const struct file_adoption *from);
 
+/* Whether the file ends with the program: kept in the journal's fields, of which the file uses
+ * reserved for nothing else. */
+#define FOREIGN_ENDS 1
+static inline bool foreign_ends(const struct file *file)
+{
+	return atomic_load(&file->fields->reserved) == FOREIGN_ENDS;
+}
+
 /* The operations that would change the layout: 0 where nothing changes, else -EFBIG for bytes
  * behind the end, -EPERM for another size and -EOPNOTSUPP for holes. */
 int foreign_check_room(const struct file *file, const struct file_call *call, uint64_t from,
