@@ -96,6 +96,28 @@ struct gpumem_lease_ask {
  * GPUMEM_NOTICE_RECALL, the lease may come with a read delegation: GPUMEM_LAYOUT_DELEGATED. */
 #define GPUMEM_IOC_LEASE_LOADS _IOW('g', 0x50, struct gpumem_lease_ask)
 
+/* The argument of GPUMEM_IOC_ADOPT: makes the memory of GPUMEM_MSG_PIECES the memory of the open
+ * file, which must be an empty file in gpuN/ that the caller owns. Then as GPUMEM_IOC_LEASE. After
+ * an error the pieces are forgotten. EPERM: another user's file; EBUSY: the file has bytes, or is
+ * leased; EINVAL: a descriptor is no memory of the file's GPU of its piece's size, or the pieces do
+ * not hold the bytes; ENOTSUP: the file is in host/, or the mount's GPUs take no such memory;
+ * ESTALE: the daemon has not so many pieces, so send all of them again; ENOSPC, EDQUOT. */
+struct gpumem_adopt_ask {
+	struct gpumem_lease_ask lease;
+	uint64_t skip; /* bytes of the first piece before the file's bytes */
+	uint64_t size; /* of the file; ends in the last piece */
+	uint32_t n_pieces;
+	uint32_t flags; /* enum gpumem_adopt_flags */
+};
+
+enum gpumem_adopt_flags {
+	/* The file outlives the lease. Without the flag the file ends with the lease: its names are
+	 * removed, and its memory is given up. */
+	GPUMEM_ADOPT_STAYS = 1,
+};
+
+#define GPUMEM_IOC_ADOPT _IOW('g', 0x52, struct gpumem_adopt_ask)
+
 #define GPUMEM_SOCKET_TEXT 1020
 
 /* The result of GPUMEM_IOC_SOCKET: where the mount has its socket. For regular files, with any open
@@ -221,6 +243,7 @@ enum gpumem_message_type {
 	GPUMEM_MSG_HELLO = 4,	/* client: struct gpumem_msg_header alone */
 	GPUMEM_MSG_LISTEN = 5,	/* client: struct gpumem_msg_listen */
 	GPUMEM_MSG_NOTICED = 6, /* client: struct gpumem_msg_noticed, without an answer */
+	GPUMEM_MSG_PIECES = 7,	/* client: struct gpumem_msg_pieces, sizes, fds */
 	GPUMEM_MSG_LAYOUT = 16, /* daemon: struct gpumem_msg_layout, chunks, fds */
 	GPUMEM_MSG_DONE = 17,	/* daemon: struct gpumem_msg_header alone */
 	GPUMEM_MSG_ERROR = 18,	/* daemon: struct gpumem_msg_error */
@@ -251,6 +274,20 @@ struct gpumem_msg_release {
 	uint64_t lease;
 };
 
+/* Most pieces of a file. */
+#define GPUMEM_PIECES_MAX 16384
+
+/* Gives the daemon descriptors of memory that the client allocated, for GPUMEM_IOC_ADOPT: of CUDA's
+ * VMM, or of a simulated GPU memfds with the seal F_SEAL_SHRINK. Answer: GPUMEM_MSG_DONE. EINVAL:
+ * as many descriptors as sizes did not come; ESTALE: first is not the number of the pieces that the
+ * daemon has; EMFILE, ENFILE: too many descriptors. */
+struct gpumem_msg_pieces {
+	struct gpumem_msg_header header;
+	uint32_t first;	   /* how many pieces were sent before; 0: earlier ones are forgotten */
+	uint32_t n_pieces; /* in this packet, with as many descriptors: at most GPUMEM_FDS_MAX */
+	uint64_t bytes[];  /* of each piece: a multiple of 2 MiB */
+};
+
 enum gpumem_layout_kind {
 	GPUMEM_KIND_DEVICE = 1, /* CUDA VMM allocations: cuMemImportFromShareableHandle */
 	GPUMEM_KIND_HOST = 2,	/* one chunk: a shared-memory object, to be mapped from offset 0 */
@@ -268,8 +305,10 @@ enum gpumem_layout_flags {
 };
 
 struct gpumem_chunk {
-	uint64_t offset; /* in the file; the chunks are contiguous from 0 */
-	uint64_t bytes;	 /* a multiple of 2 MiB for KIND_DEVICE and KIND_MEMFD */
+	/* In the file; the chunks are contiguous. The first chunk begins at 0, or before the file
+	 * (modulo 2^64) if the file's bytes begin inside the chunk: memory of GPUMEM_IOC_ADOPT. */
+	uint64_t offset;
+	uint64_t bytes; /* a multiple of 2 MiB for KIND_DEVICE and KIND_MEMFD */
 };
 
 struct gpumem_msg_layout {

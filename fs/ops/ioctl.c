@@ -67,6 +67,7 @@ static void ioctl_mount(struct op *op, fuse_req_t req)
 /* A lease for which a thread of fs/share may answer the ioctl. */
 struct lease_op {
 	struct share_ask ask;
+	struct share_adoption adoption;
 	struct op op;
 	int channel; /* of the worker */
 };
@@ -100,12 +101,28 @@ static enum share_times lease_times(const struct op *op, unsigned command)
 	return SHARE_TIMES_TOLD;
 }
 
+/* The memory is charged to the file's owner, and only a process itself shares its memory. */
+static int adopt_check(const struct op *op, const struct fuse_file_info *info,
+		       const struct gpumem_adopt_ask *ask)
+{
+	if (handle_access(info) != GPUMEM_ACCESS_WRITE)
+		return -EBADF;
+	if (ask->flags & ~(uint32_t)GPUMEM_ADOPT_STAYS)
+		return -EINVAL;
+	return fuse_req_ctx(op->req)->uid == op->inode->uid ? 0 : -EPERM;
+}
+
+/* adopt: of GPUMEM_IOC_ADOPT, or NULL. */
 static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
-			const struct gpumem_lease_ask *ask, unsigned command)
+			const struct gpumem_lease_ask *ask, const struct gpumem_adopt_ask *adopt,
+			unsigned command)
 {
 	struct lease_op *lease = malloc(sizeof(*lease));
 	struct share *share;
 	int error = handle_check(op, info, &share);
+
+	if (!error && adopt)
+		error = adopt_check(op, info, adopt);
 
 	if (!error && !lease)
 		error = -ENOMEM;
@@ -124,6 +141,14 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 		    .op = *op,
 		    .channel = channel_current(),
 		};
+		if (adopt) {
+			lease->adoption =
+			    (struct share_adoption){.skip = adopt->skip,
+						    .size = adopt->size,
+						    .n_pieces = adopt->n_pieces,
+						    .stays = adopt->flags & GPUMEM_ADOPT_STAYS};
+			lease->ask.adopt = &lease->adoption;
+		}
 		error = share_ask(share, &lease->ask);
 	}
 	if (error == -EINPROGRESS) {
@@ -328,6 +353,7 @@ static bool command_is_known(unsigned command, size_t in_bytes, size_t out_bytes
 	case GPUMEM_IOC_LEASE:
 	case GPUMEM_IOC_LEASE_TIMED:
 	case GPUMEM_IOC_LEASE_LOADS:
+	case GPUMEM_IOC_ADOPT:
 	case GPUMEM_IOC_COPY:
 		return in_bytes >= _IOC_SIZE(command);
 	case GPUMEM_IOC_NOTIFY:
@@ -343,6 +369,7 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 		     size_t out_bytes)
 {
 	struct gpumem_lease_ask lease;
+	struct gpumem_adopt_ask adopt;
 	struct gpumem_copy_ask copy;
 	struct gpumem_notify notify;
 	struct gpumem_notified notified;
@@ -376,7 +403,11 @@ static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg
 	case GPUMEM_IOC_LEASE_TIMED:
 	case GPUMEM_IOC_LEASE_LOADS:
 		memcpy(&lease, in, sizeof(lease));
-		ioctl_lease(&op, info, &lease, command);
+		ioctl_lease(&op, info, &lease, NULL, command);
+		break;
+	case GPUMEM_IOC_ADOPT:
+		memcpy(&adopt, in, sizeof(adopt));
+		ioctl_lease(&op, info, &adopt.lease, &adopt, GPUMEM_IOC_LEASE);
 		break;
 	case GPUMEM_IOC_COPY:
 		memcpy(&copy, in, sizeof(copy));

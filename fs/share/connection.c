@@ -45,9 +45,11 @@ static struct share_connection *connection_make(struct share *share, int fd, uin
 	    .fd = fd,
 	    .pid = peer->pid,
 	    .uid = peer->uid,
+	    .trusted = share_trusts(peer->uid),
 	    .slot = slot,
 	    .deadline = clock_seconds() + GPUMEM_CONNECTION_SECONDS,
 	};
+	share_refuse_fds(fd, !connection->trusted);
 	if (connection->user)
 		return connection;
 	free(connection);
@@ -243,6 +245,7 @@ void share_connection_free(struct share *share, struct share_connection *connect
 	connection_set_ending(share, connection);
 	share_unlisten(share, connection);
 	share_leases_end(share, connection);
+	share_pieces_forget(share, connection);
 	receiver_put(share->fs, connection->receiver);
 	pthread_mutex_lock(&share->lock);
 	HASH_DEL(share->by_key, connection);

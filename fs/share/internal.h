@@ -43,6 +43,7 @@ struct share_lease {
 	bool private;	 /* the inode is a copy for this lease alone: copy.h */
 	bool unseen;	 /* may store without the daemon's knowledge: inode_unseen_begin */
 	bool loads;	 /* GPUMEM_IOC_LEASE_LOADS: the holder stores nothing */
+	bool produces;	 /* the file is the holder's memory, and ends with the lease */
 	bool delegated;	 /* GPUMEM_LAYOUT_DELEGATED: never changes, as all layouts say the same */
 	bool recallable; /* in the list of the file's delegations */
 	struct share_lease *delegated_before, *delegated_next;
@@ -60,7 +61,7 @@ struct lease_params {
 	struct inode *inode;
 	enum gpumem_access access;
 	enum share_times times;
-	bool loads;
+	bool loads, produces;
 	struct inode *file; /* the file that inode is a private copy of; NULL: inode is no copy */
 	enum file_wait wait;
 };
@@ -112,6 +113,7 @@ struct share_connection {
 	int fd;
 	pid_t pid;
 	uid_t uid;
+	bool trusted;	  /* may send descriptors: share_trusts */
 	uint32_t slot;	  /* in the share's persistent memory, and for the id of fd at the keeper */
 	int64_t deadline; /* CLOCK_MONOTONIC seconds; 0 once the connection has had a lease */
 	struct receiver *receiver; /* once descriptors of chunks were sent; else NULL */
@@ -121,6 +123,8 @@ struct share_connection {
 	 * ask as soon as the client has the answer to its last request, and after a takeover the
 	 * last packet is served again. */
 	struct share_ask *waiting;
+	struct file_piece *pieces; /* of GPUMEM_MSG_PIECES; the descriptors are charged */
+	uint32_t n_pieces;
 	/* The request that is being served: ask, or else the packet. */
 	struct share_ask *ask;
 	struct share_request request;
@@ -198,6 +202,14 @@ void share_work(void *share, struct turns_job *job);
 /* A signal came while the ask of a connection waited in the queue. */
 void share_cancel(void *share, struct turns_job *job, int error);
 
+/* adopt.c. Whether the daemon takes descriptors of this user. Closing a descriptor may wait for
+ * whatever its sender wants: for a FUSE daemon of the sender's, or for a peer of a socket that
+ * lingers. So only root and the daemon's own user may send descriptors, and where the kernel can
+ * (Linux 6.16) it refuses those of others. */
+bool share_trusts(uid_t uid);
+/* Has the kernel refuse descriptors on a socket, or on connections to a listening socket. */
+void share_refuse_fds(int fd, bool refuse);
+
 /* socket.c */
 /* Takes over the socket of an earlier daemon, or binds a new socket. */
 int share_socket_open(struct share *share, const char *mountpoint);
@@ -224,6 +236,14 @@ int share_release(struct share *share, struct share_connection *connection,
 /* The file, or the private copy, of a connection's lease: 0 with a reference, or -ENOENT. Under the
  * share's lock. */
 int share_lease_file(struct share_connection *connection, uint64_t number, struct inode **inode);
+/* adopt.c. The caller owns the connection. */
+/* Reads the GPUMEM_MSG_PIECES that is next in the socket, and answers. */
+int share_pieces_receive(struct share *share, struct share_connection *connection);
+void share_pieces_forget(struct share *share, struct share_connection *connection);
+/* Gives the file of an ask the connection's pieces, which are forgotten. */
+int share_adopt(struct share *share, struct share_connection *connection,
+		const struct share_ask *ask);
+
 /* Ends all leases of a connection. */
 void share_leases_end(struct share *share, struct share_connection *connection);
 

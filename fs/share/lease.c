@@ -15,6 +15,7 @@
 #include "fs/share/lease_list.h"
 #include "fs/trace/observe.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_hooks.h"
 
 /* How often a lease is tried on a file that moves between volumes meanwhile. */
 #define LEASE_TRIES 8
@@ -33,7 +34,8 @@ static uint32_t lease_persist_flags(const struct share_lease *lease)
 	if (lease->private)
 		return PERSIST_PRIVATE;
 	return (lease->access == GPUMEM_ACCESS_WRITE && !lease->unseen ? PERSIST_TIMED : 0) |
-	       (lease->loads ? PERSIST_LOADS : 0) | (lease->delegated ? PERSIST_DELEGATED : 0);
+	       (lease->loads ? PERSIST_LOADS : 0) | (lease->delegated ? PERSIST_DELEGATED : 0) |
+	       (lease->produces ? PERSIST_PRODUCES : 0);
 }
 
 /* False where the persistent memory has no room. */
@@ -127,6 +129,7 @@ static int lease_new(struct share *share, struct share_connection *connection,
 	lease->unseen = params->access == GPUMEM_ACCESS_WRITE && !lease->private &&
 			params->times == SHARE_TIMES_UNSEEN;
 	lease->loads = params->loads;
+	lease->produces = params->produces;
 	lease->file = params->file;
 	lease->since = clock_ns();
 	lease->request = params->request;
@@ -166,6 +169,7 @@ int share_lease_restore(struct share *share, struct share_connection *connection
 	    .private = stored->access & PERSIST_PRIVATE,
 	    .unseen = persist_lease_is_unseen(stored),
 	    .loads = stored->access & PERSIST_LOADS,
+	    .produces = stored->access & PERSIST_PRODUCES,
 	    .delegated = stored->access & PERSIST_DELEGATED,
 	    .since = stored->since,
 	    .slot = slot,
@@ -250,6 +254,8 @@ static void lease_end(struct share *share, struct share_connection *connection,
 
 	if (lease->unseen)
 		inode_unseen_end(lease->inode);
+	if (lease->produces)
+		inode_notify_producer_ended(share->fs, lease->inode);
 	/* Once removed from the list, the lease cannot be dropped any more. */
 	share_file_unlease(share, lease->inode, atomic_load(&lease->kind));
 	if (lease->unseen)
@@ -462,6 +468,20 @@ static int lease_check_limits(struct share *share, const struct share_connection
 		   ?: ledger_check(share->fs, atomic_load(&inode->uid), LEDGER_HELD_CHUNKS);
 }
 
+/* A file that is not leased after all has no other end. */
+static int lease_adopted(struct share *share, struct share_connection *connection,
+			 const struct share_ask *ask, const struct lease_params *params)
+{
+	int error = share_adopt(share, connection, ask);
+
+	if (error)
+		return error;
+	error = lease_grant(share, connection, params);
+	if (error && error != -EPIPE)
+		inode_notify_producer_ended(share->fs, params->inode);
+	return error;
+}
+
 int share_lease(struct share *share, struct share_connection *connection,
 		const struct share_ask *ask, enum file_wait wait)
 {
@@ -471,6 +491,7 @@ int share_lease(struct share *share, struct share_connection *connection,
 	    .access = ask->access,
 	    .times = ask->times,
 	    .loads = ask->loads,
+	    .produces = ask->adopt && !ask->adopt->stays,
 	    .wait = wait,
 	};
 	struct share_lease *earlier = ask->resent ? lease_of_ask(connection, ask) : NULL;
@@ -485,6 +506,9 @@ int share_lease(struct share *share, struct share_connection *connection,
 		return -EINPROGRESS;
 	int error = lease_check_limits(share, connection, ask->inode);
 
+	if (!error && ask->adopt)
+		return wait == FILE_NO_WAIT ? -EINPROGRESS
+					    : lease_adopted(share, connection, ask, &params);
 	return error ? error : lease_grant(share, connection, &params);
 }
 

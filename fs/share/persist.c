@@ -15,8 +15,9 @@
 #include "fs/ledger/kinds.h"
 
 #define PERSIST_MAGIC	0x53465047u /* "GPFS" */
-#define PERSIST_VERSION 5
-/* Daemons of version 3 stored wall-clock seconds, and those of version 4 knew no PERSIST_LOADS. */
+#define PERSIST_VERSION 6
+/* Daemons of version 3 stored wall-clock seconds, those of version 4 knew no PERSIST_LOADS, and
+ * those of version 5 no PERSIST_PRODUCES. */
 #define PERSIST_VERSION_MIN 3
 
 /* The kernel allocates only the pages that were written. */

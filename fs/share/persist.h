@@ -34,12 +34,16 @@ struct persist_lease {
 /* Of GPUMEM_IOC_LEASE_LOADS, and with a read delegation. */
 #define PERSIST_LOADS	  16U
 #define PERSIST_DELEGATED 32U
-#define PERSIST_FLAGS	  (PERSIST_PRIVATE | PERSIST_TIMED | PERSIST_LOADS | PERSIST_DELEGATED)
+/* Of GPUMEM_IOC_ADOPT: the file ends with the lease. */
+#define PERSIST_PRODUCES 64U
+#define PERSIST_FLAGS                                                                              \
+	(PERSIST_PRIVATE | PERSIST_TIMED | PERSIST_LOADS | PERSIST_DELEGATED | PERSIST_PRODUCES)
 
 /* Whether the lease's holder may store into the file without the daemon's knowledge. */
 static inline bool persist_lease_is_unseen(const struct persist_lease *lease)
 {
-	return (lease->access & ~(PERSIST_LOADS | PERSIST_DELEGATED)) == GPUMEM_ACCESS_WRITE;
+	return (lease->access & ~(PERSIST_LOADS | PERSIST_DELEGATED | PERSIST_PRODUCES)) ==
+	       GPUMEM_ACCESS_WRITE;
 }
 
 /* Maps the memory of an earlier daemon, or makes new memory: 0, with NULL where there is no keeper,

@@ -17,6 +17,7 @@
 #include "fs/share/internal.h"
 #include "fs/share/persist.h"
 #include "fs/tree/inode.h"
+#include "fs/tree/inode_hooks.h"
 #include "fs/tree/inode_table.h"
 
 /* A connection without a slot was not served yet, or had ended. */
@@ -105,14 +106,18 @@ static struct inode *file_restore(struct share *share, const struct persist_leas
 /* A holder that has gone may have stored before, and mtime moves for these stores now. */
 static void gone_lease_settle(struct share *share, const struct persist_lease *stored)
 {
-	struct inode *inode = persist_lease_is_unseen(stored)
-				  ? inode_table_get(share->fs->inodes, stored->ino)
-				  : NULL;
+	bool unseen = persist_lease_is_unseen(stored), produced = stored->access & PERSIST_PRODUCES;
+	struct inode *inode =
+	    unseen || produced ? inode_table_get(share->fs->inodes, stored->ino) : NULL;
 
 	if (!inode)
 		return;
-	inode_unseen_begin(inode);
-	inode_unseen_end(inode);
+	if (unseen) {
+		inode_unseen_begin(inode);
+		inode_unseen_end(inode);
+	}
+	if (produced)
+		inode_notify_producer_ended(share->fs, inode);
 	inode_put(share->fs, inode, 1);
 }
 

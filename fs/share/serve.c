@@ -5,6 +5,7 @@
  * the queue answers. */
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "common/log.h"
@@ -12,48 +13,50 @@
 #include "fs/share/internal.h"
 #include "fs/trace/observe.h"
 
-/* With a keeper a packet stays in the socket until the request is answered, for the next daemon. */
-static int packet_flags(const struct share *share)
-{
-	return MSG_DONTWAIT | MSG_TRUNC | (share->persist ? MSG_PEEK : 0);
-}
-
-/* The request is answered. A packet left unread at close() would make the client read ECONNRESET
- * before the answer. */
-static void packet_consume(struct share *share, struct share_connection *connection)
+/* The request is answered: until then the packet stays in the socket, for the next daemon. A packet
+ * left unread at close() would make the client read ECONNRESET before the answer. */
+static void packet_consume(struct share_connection *connection)
 {
 	char packet;
 
-	if (share->persist)
-		recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+	recv(connection->fd, &packet, sizeof(packet), MSG_DONTWAIT);
 }
 
 /* 0, -EAGAIN: no packet is there, or -EPIPE: the connection is to end. The kernel closes
  * descriptors that come with a packet, as recv() gives no room for them. */
-static int packet_read(struct share *share, struct share_connection *connection)
+static int packet_read(struct share_connection *connection)
 {
 	char packet[SHARE_REQUEST_MAX + 1];
-	ssize_t n = recv(connection->fd, packet, sizeof(packet), packet_flags(share));
+	ssize_t n =
+	    recv(connection->fd, packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC | MSG_PEEK);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return -EAGAIN;
+	if (n > 0 && share_is_pieces(packet, (size_t)n)) {
+		struct gpumem_msg_header header;
+
+		memcpy(&header, packet, sizeof(header));
+		connection->request =
+		    (struct share_request){.type = GPUMEM_MSG_PIECES, .number = header.request};
+		return 0;
+	}
 	if (n <= 0 || n > SHARE_REQUEST_MAX)
 		return -EPIPE;
 	int error = share_request_parse(packet, (size_t)n, &connection->request);
 
 	if (error == -EPROTONOSUPPORT) {
 		share_send_error(connection, 0, -error);
-		packet_consume(share, connection);
+		packet_consume(connection);
 	}
 	return error ? -EPIPE : 0;
 }
 
 /* Ends a request whose answer is error, or the packets that were sent. */
-static int request_done(struct share *share, struct share_connection *connection, int error)
+static int request_done(struct share_connection *connection, int error)
 {
 	if (error && error != -EPIPE)
 		error = share_send_error(connection, connection->request.number, -error);
-	packet_consume(share, connection);
+	packet_consume(connection);
 	return error;
 }
 
@@ -80,6 +83,8 @@ static int request_serve(struct share *share, struct share_connection *connectio
 		return share_extend(share, connection, request, wait);
 	if (request->type == GPUMEM_MSG_RELEASE)
 		return share_release(share, connection, request, wait);
+	if (request->type == GPUMEM_MSG_PIECES)
+		return share_pieces_receive(share, connection);
 	return notice_serve(share, connection, request);
 }
 
@@ -97,13 +102,13 @@ static int request_try(struct share *share, struct share_connection *connection)
 	bool may_serve = !request_is_for_file(connection->request.type) || !share_has_more(share);
 	int error = may_serve ? request_serve(share, connection, FILE_NO_WAIT) : -EINPROGRESS;
 
-	return error == -EINPROGRESS ? error : request_done(share, connection, error);
+	return error == -EINPROGRESS ? error : request_done(connection, error);
 }
 
 void share_receive(struct share *share, struct share_connection *connection)
 {
 	struct log_caller previous = log_caller_change((struct log_caller){true, connection->uid});
-	int error = packet_read(share, connection);
+	int error = packet_read(connection);
 
 	if (!error)
 		error = request_try(share, connection);
@@ -176,7 +181,7 @@ static void ask_work(struct share *share, struct share_connection *connection)
 static void packet_work(struct share *share, struct share_connection *connection)
 {
 	if (connection_is_ending(share, connection) || peer_is_gone(connection) ||
-	    request_done(share, connection, request_serve(share, connection, FILE_MAY_WAIT)))
+	    request_done(connection, request_serve(share, connection, FILE_MAY_WAIT)))
 		share_connection_free(share, connection);
 	else
 		share_connection_release(share, connection);

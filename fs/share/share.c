@@ -170,6 +170,8 @@ static int share_start(struct share *share)
 
 	if (!error)
 		error = share_socket_open(share, share->fs->options.mountpoint);
+	if (!error && share->listen_fd >= 0)
+		share_refuse_fds(share->listen_fd, true);
 	if (!error)
 		error = share_restore(share);
 	if (!error)

@@ -67,6 +67,13 @@ void share_close(struct share *share);
 /* How the daemon learns of the holder's stores: not at all, or by a write(2) for their times. */
 enum share_times { SHARE_TIMES_UNSEEN, SHARE_TIMES_TOLD };
 
+/* The part of a GPUMEM_IOC_ADOPT that comes before the lease. */
+struct share_adoption {
+	uint64_t skip, size;
+	uint32_t n_pieces;
+	bool stays; /* the file outlives the lease */
+};
+
 /* A GPUMEM_IOC_LEASE, or with SHARE_TIMES_TOLD a GPUMEM_IOC_LEASE_TIMED, or with loads a
  * GPUMEM_IOC_LEASE_LOADS. */
 struct share_ask {
@@ -79,6 +86,7 @@ struct share_ask {
 	bool resent;	  /* an earlier daemon may have begun to serve the ioctl */
 	uint64_t request; /* the number of the ioctl's request; 0: none */
 	struct gpumem_lease_ask ask;
+	const struct share_adoption *adopt; /* of GPUMEM_IOC_ADOPT, as long as the ask; or NULL */
 	/* Called by a thread of the queue with the result of share_ask. Owns the ask. */
 	void (*complete)(struct share_ask *ask, int error);
 };

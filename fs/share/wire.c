@@ -105,6 +105,28 @@ int share_request_parse(const void *packet, size_t bytes, struct share_request *
 	}
 }
 
+bool share_is_pieces(const void *packet, size_t bytes)
+{
+	struct gpumem_msg_header header;
+
+	if (bytes < sizeof(struct gpumem_msg_pieces))
+		return false;
+	memcpy(&header, packet, sizeof(header));
+	return header.magic == GPUMEM_MAGIC && header.type == GPUMEM_MSG_PIECES &&
+	       header.version == GPUMEM_PROTOCOL_VERSION;
+}
+
+int share_pieces_parse(const void *packet, size_t bytes, struct gpumem_msg_pieces *head)
+{
+	if (!share_is_pieces(packet, bytes))
+		return -EBADMSG;
+	memcpy(head, packet, sizeof(*head));
+	return head->header.bytes == bytes && head->n_pieces <= GPUMEM_FDS_MAX &&
+		       bytes == sizeof(*head) + head->n_pieces * sizeof(head->bytes[0])
+		   ? 0
+		   : -EBADMSG;
+}
+
 static struct gpumem_msg_header header(uint16_t type, uint32_t bytes, uint32_t number)
 {
 	return (struct gpumem_msg_header){
