@@ -241,6 +241,10 @@ typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 
 /* Further functions for the client library. */
 #define CUDA_CLIENT_FUNCTIONS(X) \
+	X(REQUIRED, cuMemGetAddressRange, cuMemGetAddressRange_v2, \
+	  (gm_CUdeviceptr *base, size_t *bytes, gm_CUdeviceptr address)) \
+	X(REQUIRED, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, \
+	  (gm_CUmemGenericAllocationHandle *handle, void *address)) \
 	X(REQUIRED, cuCtxGetCurrent, cuCtxGetCurrent, (gm_CUcontext *context)) \
 	X(REQUIRED, cuCtxGetDevice, cuCtxGetDevice, (gm_CUdevice *device)) \
 	X(REQUIRED, cuCtxPushCurrent, cuCtxPushCurrent_v2, (gm_CUcontext context)) \

@@ -143,9 +143,20 @@ static int packet_check_position(const struct gpumem_msg_layout *message,
 	return 0;
 }
 
-static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t at)
+/* The file may begin inside its first chunk, whose offset then is negative. */
+static uint64_t packet_skip(const struct gpumem_msg_layout *message,
+			    const struct client_layout *layout)
 {
-	if (chunk->offset != at)
+	if (layout->n_chunks || !message->n_chunks || message->kind == GPUMEM_KIND_HOST)
+		return layout->skip;
+	uint64_t skip = -message->chunks[0].offset;
+
+	return skip < message->chunks[0].bytes ? skip : 0;
+}
+
+static int chunk_check(const struct gpumem_chunk *chunk, uint32_t kind, uint64_t skip, uint64_t at)
+{
+	if (chunk->offset + skip != at)
 		return packet_malformed("gap between chunks");
 	if (chunk->bytes > (uint64_t)INT64_MAX - at)
 		return packet_malformed("chunk too large");
@@ -177,12 +188,12 @@ static int packet_check_chunks(const struct client_packet *packet,
 			       const struct client_layout *layout)
 {
 	const struct gpumem_msg_layout *message = &packet->u.layout;
-	uint64_t at = layout->bytes;
+	uint64_t at = layout->bytes, skip = packet_skip(message, layout);
 
 	if (packet->n_fds != message->n_chunks)
 		return packet_malformed("numbers of chunks and descriptors differ");
 	for (uint32_t i = 0; i < message->n_chunks; i++) {
-		int rc = chunk_check(&message->chunks[i], message->kind, at);
+		int rc = chunk_check(&message->chunks[i], message->kind, skip, at);
 		if (rc == 0 && kind_is_object(message->kind))
 			rc = object_check_size(packet->fds[i], message->chunks[i].bytes);
 		if (rc < 0)
@@ -202,9 +213,11 @@ static int layout_add_chunks(struct client_packet *packet, struct client_layout 
 	struct client_chunk *chunks = realloc(layout->chunks, n * sizeof(*chunks));
 	if (!chunks)
 		return client_fail(ENOMEM, "no memory for a layout of %zu chunks", n);
+	layout->skip = packet_skip(message, layout);
 	for (uint32_t i = 0; i < message->n_chunks; i++)
-		chunks[layout->n_chunks + i] = (struct client_chunk){
-		    message->chunks[i].offset, message->chunks[i].bytes, packet->fds[i]};
+		chunks[layout->n_chunks + i] =
+		    (struct client_chunk){message->chunks[i].offset + layout->skip,
+					  message->chunks[i].bytes, packet->fds[i]};
 	packet->n_fds = 0;
 	layout->chunks = chunks;
 	layout->n_chunks = (uint32_t)n;
@@ -260,7 +273,8 @@ int client_answer_layout(struct client_packet *packet, uint32_t request,
 	memcpy(layout->uuid, message->uuid, sizeof(layout->uuid));
 	layout_refresh_object(layout);
 	/* If the file grows meanwhile, its size may exceed the chunks of this answer. */
-	layout->size = message->size < layout->bytes ? message->size : layout->bytes;
+	layout->size = message->size < layout->bytes - layout->skip ? message->size
+								    : layout->bytes - layout->skip;
 	*has_more = message->flags & GPUMEM_LAYOUT_MORE;
 	return 0;
 }

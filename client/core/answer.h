@@ -17,7 +17,8 @@
 #define CLIENT_CHUNKS_MAX (1U << 20)
 
 struct client_chunk {
-	uint64_t offset, bytes;
+	uint64_t offset; /* in the chunks together */
+	uint64_t bytes;
 	int fd;
 };
 
@@ -26,6 +27,7 @@ struct client_layout {
 	uint64_t lease;
 	uint64_t size;	/* of the file, at most the sum of the chunks */
 	uint64_t bytes; /* sum of the chunks */
+	uint64_t skip;	/* of the first chunk, before the file's first byte */
 	uint32_t kind, flags, device;
 	uint8_t uuid[16];
 	struct client_chunk *chunks;

@@ -358,6 +358,67 @@ static int connection_get(int fd, struct client_connection **connection)
 	return 0;
 }
 
+/* Under the connection's lock: sends so many pieces from first on. */
+static int pieces_send(struct client_connection *connection, const struct client_adoption *from,
+		       uint32_t first, uint32_t n)
+{
+	union {
+		struct gpumem_msg_pieces head;
+		char bytes[sizeof(struct gpumem_msg_pieces) + GPUMEM_FDS_MAX * sizeof(uint64_t)];
+	} packet = {0};
+	size_t bytes = sizeof(packet.head) + n * sizeof(packet.head.bytes[0]);
+	struct client_packet answer;
+
+	packet.head.first = first;
+	packet.head.n_pieces = n;
+	for (uint32_t i = 0; i < n; i++)
+		packet.head.bytes[i] = from->sizes[first + i];
+	if (!connection_is_ours(connection))
+		return connection_fail(connection);
+	int rc = client_send_fds(connection->fd, &packet.head.header, GPUMEM_MSG_PIECES, bytes,
+				 ++connection->requests, from->fds + first, n);
+	if (rc == -EPERM)
+		return client_fail(EPERM, "the daemon takes memory of its own user and of root "
+					  "only");
+	if (rc < 0)
+		return connection_fail(connection);
+	rc = packet_receive(connection, &answer);
+	return rc == 0 ? client_answer_done(&answer, packet.head.header.request) : rc;
+}
+
+/* Under the connection's lock. */
+static int pieces_send_all(struct client_connection *connection, const struct client_adoption *from)
+{
+	uint32_t n = from->n_pieces;
+	int rc = 0;
+
+	for (uint32_t at = 0; rc == 0 && at < n; at += GPUMEM_FDS_MAX)
+		rc = pieces_send(connection, from, at,
+				 n - at < GPUMEM_FDS_MAX ? n - at : GPUMEM_FDS_MAX);
+	return rc;
+}
+
+static int adopt_request(struct client_connection *connection, int fd,
+			 const struct client_adoption *from, struct client_layout *layout)
+{
+	struct gpumem_adopt_ask ask = {.lease.version = GPUMEM_PROTOCOL_VERSION,
+				       .skip = from->skip,
+				       .size = from->size,
+				       .n_pieces = from->n_pieces,
+				       .flags = from->flags};
+
+	scoped_lock(&connection->lock);
+	int rc = pieces_send_all(connection, from);
+	if (rc < 0)
+		return rc;
+	ask.lease.request = ++connection->requests;
+	memcpy(ask.lease.key, connection->key, sizeof(ask.lease.key));
+	rc = client_mount_adopt(fd, &ask);
+	if (rc == -ESTALE)
+		return connection_fail(connection);
+	return rc < 0 ? rc : layout_receive(connection, ask.lease.request, layout);
+}
+
 static int lease_request(struct client_connection *connection, int fd, int flags,
 			 struct client_layout *layout)
 {
@@ -390,6 +451,26 @@ int client_connection_lease(int fd, int flags, struct client_connection **connec
 		if (rc < 0)
 			continue;
 		rc = lease_request(peer, fd, flags, layout);
+		if (rc < 0)
+			client_connection_put(peer);
+	}
+	if (rc == 0)
+		*connection = peer;
+	return rc;
+}
+
+int client_connection_adopt(int fd, const struct client_adoption *from,
+			    struct client_connection **connection, struct client_layout *layout)
+{
+	struct client_connection *peer = NULL;
+	int rc = -ENOTCONN;
+
+	for (unsigned attempt = 0; rc == -ENOTCONN && attempt < LEASE_TRIES; attempt++) {
+		*layout = (struct client_layout){0};
+		rc = connection_get(fd, &peer);
+		if (rc < 0)
+			continue;
+		rc = adopt_request(peer, fd, from, layout);
 		if (rc < 0)
 			client_connection_put(peer);
 	}

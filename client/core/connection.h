@@ -17,6 +17,19 @@ struct client_connection;
 int client_connection_lease(int fd, int flags, struct client_connection **connection,
 			    struct client_layout *layout);
 
+/* Memory of this process for a file: descriptors, which stay the caller's, and sizes. */
+struct client_adoption {
+	const int *fds;
+	const size_t *sizes; /* multiples of CLIENT_CHUNK_ALIGN */
+	uint32_t n_pieces;
+	uint64_t skip, size; /* of gpumem_adopt_ask */
+	uint32_t flags;	     /* enum gpumem_adopt_flags */
+};
+
+/* As client_connection_lease with O_RDWR, after the empty file fd got this memory. */
+int client_connection_adopt(int fd, const struct client_adoption *from,
+			    struct client_connection **connection, struct client_layout *layout);
+
 /* Adds the chunks that the file has gained. -ENOTCONN: the connection and the lease have ended. */
 int client_connection_extend(struct client_connection *connection, struct client_layout *layout);
 

@@ -121,6 +121,33 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 	return rc == 0 || rc == -ESTALE ? rc : file_fail(-rc);
 }
 
+/* The daemon's errno, as GPUMEM_IOC_ADOPT says. */
+static int adopt_fail(int error)
+{
+	switch (error) {
+	case ENOTTY:
+		return client_fail(ENOTSUP, "the file is not on gpumemfs, or its daemon is older");
+	case EINVAL:
+		return client_fail(EINVAL, "the descriptors are no memory of the file's GPU of "
+					   "these sizes");
+	case ENOTSUP:
+		return client_fail(ENOTSUP, "the file is not on a GPU that takes memory of other "
+					    "programs");
+	default:
+		return client_fail(error, "the daemon refuses the memory: %s", strerror(error));
+	}
+}
+
+int client_mount_adopt(int fd, struct gpumem_adopt_ask *ask)
+{
+	int rc;
+
+	do {
+		rc = ioctl(fd, GPUMEM_IOC_ADOPT, ask) < 0 ? -errno : 0;
+	} while (rc == -EINTR);
+	return rc == 0 || rc == -ESTALE ? rc : adopt_fail(-rc);
+}
+
 int client_mount_flags(int fd, uint32_t *flags)
 {
 	struct gpumem_mount mount = {0};

@@ -21,6 +21,10 @@
  * GPUMEM_IOC_LEASE says; or another -errno. */
 int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask);
 
+/* GPUMEM_IOC_ADOPT on a file that is open for reading and writing: 0; -ESTALE without a text; or
+ * another -errno. */
+int client_mount_adopt(int fd, struct gpumem_adopt_ask *ask);
+
 /* -ENOTSUP: the file is not on gpumemfs. -ENOTCONN: its daemon has ended. */
 int client_mount_check(int fd);
 

@@ -117,7 +117,7 @@ static int host_map_through(struct host_map *map, const struct client_layout *la
 	}
 	rc = pieces_map(map, layout, reason);
 	if (rc == 0)
-		rc = client_bar_prove(map->bar, map->range.base, layout->size, file,
+		rc = client_bar_prove(map->bar, map->range.base + layout->skip, layout->size, file,
 				      layout->flags & GPUMEM_LAYOUT_PRIVATE ? CLIENT_BAR_COPY
 									    : CLIENT_BAR_FILE,
 				      reason);

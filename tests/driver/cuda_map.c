@@ -262,6 +262,23 @@ STANDIN_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocati
 	return CUDA_SUCCESS;
 }
 
+/* Of memory that was mapped, the single mapping; of cuMemAlloc, the allocation. */
+STANDIN_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	const struct table_entry *entry;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	entry = table_find(&standin.mappings, address);
+	if (!entry)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = entry->base;
+	if (size)
+		*size = entry->size;
+	return CUDA_SUCCESS;
+}
+
 STANDIN_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
 						 void *address)
 {

@@ -241,6 +241,11 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 	return rc;
 }
 
+int client_mount_adopt(int fd, struct gpumem_adopt_ask *ask)
+{
+	return client_mount_lease(fd, O_RDWR, &ask->lease);
+}
+
 int client_mount_connect(int fd)
 {
 	pthread_t thread;

@@ -66,6 +66,12 @@ static gpumem *lease_with_flags(int fd, int flags)
 	if (path_fd < 0)
 		return NULL;
 	int rc = client_file_new(path_fd, CLIENT_FD_PATH, flags, fd, &file);
+
+	/* The file's pages do not begin where pages of its memory do. */
+	if (rc == 0 && file->layout.skip) {
+		client_file_free(file);
+		rc = -ENOTSUP;
+	}
 	errno = rc < 0 ? -rc : 0;
 	return file;
 }
