@@ -53,21 +53,23 @@ static int memory_allocate(int fd, const char *path, uint64_t bytes)
 
 /* The handle has a descriptor of its own, because naming the file closes the other one. */
 static int file_open_created(const struct client_replace *replace, uint64_t bytes,
-			     struct gpumem **file)
+			     const struct client_adoption *adopted, struct gpumem **file)
 {
-	int rc = memory_allocate(replace->fd, replace->path, bytes);
+	int rc = adopted ? client_mount_check(replace->fd)
+			 : memory_allocate(replace->fd, replace->path, bytes);
 
 	if (rc < 0)
 		return rc;
 	int own_fd = fcntl(replace->fd, F_DUPFD_CLOEXEC, 0);
 	if (own_fd < 0)
 		return client_fail(errno, "%s: %s", replace->path, strerror(errno));
-	return client_file_new(own_fd, CLIENT_FD_OPEN, O_RDWR, own_fd, file);
+	return adopted ? client_file_new_adopted(own_fd, adopted, file)
+		       : client_file_new(own_fd, CLIENT_FD_OPEN, O_RDWR, own_fd, file);
 }
 
-/* Creates a pending file. */
-static int file_create(const char *path, uint64_t bytes, mode_t mode, int flags,
-		       struct gpumem **file)
+/* Creates a pending file, with new memory or with the adopted memory. */
+static int file_create(const char *path, uint64_t bytes, const struct client_adoption *adopted,
+		       mode_t mode, int flags, struct gpumem **file)
 {
 	struct client_replace *pending = malloc(sizeof(*pending));
 	int rc;
@@ -81,7 +83,7 @@ static int file_create(const char *path, uint64_t bytes, mode_t mode, int flags,
 		free(pending);
 		return rc;
 	}
-	rc = file_open_created(pending, bytes, file);
+	rc = file_open_created(pending, bytes, adopted, file);
 	if (rc < 0) {
 		client_replace_abandon(pending);
 		free(pending);
@@ -91,14 +93,13 @@ static int file_create(const char *path, uint64_t bytes, mode_t mode, int flags,
 	return 0;
 }
 
-int client_create(const char *path, uint64_t bytes, size_t alignment, mode_t mode, int flags,
-		  struct gpumem **file)
+static int file_create_named(const char *path, uint64_t bytes,
+			     const struct client_adoption *adopted, mode_t mode, int flags,
+			     struct gpumem **file)
 {
 	struct gpumem *new_file = NULL;
-	int rc = arguments_check(bytes, alignment, flags);
+	int rc = file_create(path, bytes, adopted, mode, flags, &new_file);
 
-	if (rc == 0)
-		rc = file_create(path, bytes, mode, flags, &new_file);
 	if (rc < 0)
 		return rc;
 	if (!(flags & GPUMEM_CREATE_PENDING))
@@ -108,6 +109,22 @@ int client_create(const char *path, uint64_t bytes, size_t alignment, mode_t mod
 	else
 		*file = new_file;
 	return rc;
+}
+
+int client_create(const char *path, uint64_t bytes, size_t alignment, mode_t mode, int flags,
+		  struct gpumem **file)
+{
+	int rc = arguments_check(bytes, alignment, flags);
+
+	return rc < 0 ? rc : file_create_named(path, bytes, NULL, mode, flags, file);
+}
+
+int client_create_adopted(const char *path, const struct client_adoption *from, mode_t mode,
+			  int flags, struct gpumem **file)
+{
+	int rc = arguments_check(from->size, 0, flags);
+
+	return rc < 0 ? rc : file_create_named(path, from->size, from, mode, flags, file);
 }
 
 int client_publish(struct gpumem *file)

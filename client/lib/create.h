@@ -8,12 +8,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct client_adoption;
 struct gpumem;
 
 /* gpumem_create and gpumem_publish. A failed publication leaves the file without a name for good.
  */
 int client_create(const char *path, uint64_t bytes, size_t alignment, mode_t mode, int flags,
 		  struct gpumem **file);
+/* As client_create, with memory of this process. */
+int client_create_adopted(const char *path, const struct client_adoption *from, mode_t mode,
+			  int flags, struct gpumem **file);
 int client_publish(struct gpumem *file);
 
 /* Whether all mappings of files are aligned so: 0, or -EINVAL. */

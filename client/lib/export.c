@@ -26,8 +26,11 @@ static int piece_fill(struct gpumem_piece *piece, const struct client_layout *la
 
 	if (fd < 0)
 		return client_fail(errno, "a descriptor of the file's memory: %s", strerror(errno));
-	*piece = (struct gpumem_piece){.offset = chunk->offset,
-				       .bytes = chunk->bytes,
+	uint64_t skip = chunk->offset ? 0 : layout->skip;
+
+	*piece = (struct gpumem_piece){.offset = chunk->offset ? chunk->offset - layout->skip : 0,
+				       .bytes = chunk->bytes - skip,
+				       .memory_offset = skip,
 				       .memory_bytes = chunk->bytes,
 				       .handles = chunk_handles(layout, chunk->fd),
 				       .fd = fd};

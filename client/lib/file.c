@@ -56,7 +56,9 @@ static struct client_identity identity_read(int fd)
 	return (struct client_identity){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
-int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
+/* adopted: memory of this process for the file; NULL: the file has memory. */
+static int file_new(int fd, enum client_fd kind, int flags, int lease_from,
+		    const struct client_adoption *adopted, struct gpumem **file)
 {
 	struct gpumem *new_file = calloc(1, sizeof(*new_file));
 
@@ -68,8 +70,10 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 	new_file->identity = identity_read(fd);
 	new_file->fd_kind = kind;
 	new_file->flags = flags;
-	int rc =
-	    client_connection_lease(lease_from, flags, &new_file->connection, &new_file->layout);
+	int rc = adopted ? client_connection_adopt(lease_from, adopted, &new_file->connection,
+						   &new_file->layout)
+			 : client_connection_lease(lease_from, flags, &new_file->connection,
+						   &new_file->layout);
 	if (rc < 0) {
 		close(fd);
 		free(new_file);
@@ -79,6 +83,21 @@ int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, stru
 	files_add(new_file);
 	*file = new_file;
 	return 0;
+}
+
+int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
+{
+	return file_new(fd, kind, flags, lease_from, NULL, file);
+}
+
+int client_file_new_adopted(int fd, const struct client_adoption *from, struct gpumem **file)
+{
+	int rc = file_new(fd, CLIENT_FD_OPEN, O_RDWR, fd, from, file);
+
+	/* The file may not be parked: it would end with its lease. */
+	if (rc == 0)
+		(*file)->exported = true;
+	return rc;
 }
 
 void client_files_each(void (*visit)(struct gpumem *file, void *context), void *context)

@@ -53,6 +53,9 @@ struct gpumem {
 
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file);
+/* As client_file_new for an empty file that is open for reading and writing, and gets this memory
+ * first. */
+int client_file_new_adopted(int fd, const struct client_adoption *from, struct gpumem **file);
 /* Gives 0, or the first -errno of the calls that free a resource. */
 int client_file_free(struct gpumem *file);
 

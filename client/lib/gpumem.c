@@ -168,9 +168,9 @@ static void info_fill(const struct gpumem *file, struct gpumem_info *info)
 	const struct client_layout *layout = &file->layout;
 
 	info->size = layout->size;
-	info->mappable = layout->bytes;
-	info->mapped = file->device.mapped;
-	info->host_mapped = file->host.range.mapped;
+	info->mappable = layout->bytes - layout->skip;
+	info->mapped = file->device.mapped ? file->device.mapped - layout->skip : 0;
+	info->host_mapped = file->host.range.mapped ? file->host.range.mapped - layout->skip : 0;
 	info->n_chunks = layout->n_chunks;
 	info->kind = layout->kind;
 	info->flags = (layout->flags & GPUMEM_LAYOUT_PRIVATE ? GPUMEM_INFO_PRIVATE : 0) |
@@ -225,7 +225,8 @@ static int file_ready_to_map(struct gpumem *file)
 /* Bytes of the file that are mapped: fewer than its size if the mapping could not grow. */
 static size_t file_mapped_bytes(const struct gpumem *file, size_t mapped)
 {
-	return file->layout.size < mapped ? file->layout.size : mapped;
+	return file->layout.size < mapped - file->layout.skip ? file->layout.size
+							      : mapped - file->layout.skip;
 }
 
 static int file_map_device(struct gpumem *file, unsigned long long *address, size_t *bytes)
@@ -237,7 +238,7 @@ static int file_map_device(struct gpumem *file, unsigned long long *address, siz
 		rc = client_file_ops(file)->device_map(&file->device, &file->layout);
 	if (rc < 0)
 		return rc;
-	*address = file->device.base;
+	*address = file->device.base + file->layout.skip;
 	if (bytes)
 		*bytes = file_mapped_bytes(file, file->device.mapped);
 	return 0;
@@ -269,7 +270,7 @@ static int file_map_host(struct gpumem *file, void **address, size_t *bytes)
 		rc = client_file_ops(file)->host_map(&file->host, &file->layout, file->fd);
 	if (rc < 0)
 		return rc;
-	*address = file->host.range.base;
+	*address = (char *)file->host.range.base + file->layout.skip;
 	if (bytes)
 		*bytes = file_mapped_bytes(file, file->host.range.mapped);
 	return 0;

@@ -77,6 +77,42 @@ enum gpumem_create_flags {
 GPUMEM_API gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t mode,
 				 int flags);
 
+enum gpumem_share_flags {
+	GPUMEM_SHARE_EXCL = 1, /* EEXIST if path exists; else the new file replaces an old file */
+	/* The file outlives this process, and its memory is charged to the user. Without the flag
+	 * the file ends with gpumem_close of this handle or with the process: its names are
+	 * removed, reads and writes fail with EIO, and processes that have mapped the file keep the
+	 * memory until they unmap it. */
+	GPUMEM_SHARE_STAYS = 4
+};
+
+/* Makes a file whose bytes are memory that this process has on a GPU, without a copy. Other
+ * processes open, read, write and map the file as every file; the size never changes, the memory
+ * does not leave the GPU, and truncate(2), holes, page_size and renames to another GPU are refused.
+ * The caller must not free the memory before gpumem_close: the next allocation's bytes would be the
+ * file's.
+ *
+ * address, bytes: memory of cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, as torch's
+ * expandable segments have, in one or more allocations without a gap. Whole allocations are given
+ * to the daemon, to processes of the file's owner and, with user.gpumem.share=trusted, to all who
+ * may read the file; other readers get a private copy of the range. path: in the directory of the
+ * memory's GPU. mode: the permissions, less the umask. flags: enum gpumem_share_flags.
+ *
+ * EINVAL: the memory is of another GPU than path, or flags. ENOTSUP: the memory was made otherwise
+ * (cudaMalloc's was); path is not on a GPU of backend=cuda. EPERM: the daemon takes memory of its
+ * own user and of root only. ENOSPC, EDQUOT, EMFILE. Also the errors of gpumem_create. */
+GPUMEM_API gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
+				mode_t mode, int flags);
+
+/* The same for memory of which the caller has descriptors, of CUDA's VMM or, for a simulated GPU,
+ * memfds with the seal F_SEAL_SHRINK. fds, sizes: n_pieces descriptors, which stay the caller's,
+ * and the size of the memory behind each, a multiple of 2 MiB. The file's bytes begin after skip
+ * bytes of the first piece, and end in the last piece. EINVAL also: a descriptor is not memory of
+ * the GPU of that size, or the pieces do not have the bytes. */
+GPUMEM_API gpumem *gpumem_share_fds(const char *path, const int *fds, const size_t *sizes,
+				    size_t n_pieces, size_t skip, size_t bytes, mode_t mode,
+				    int flags);
+
 /* Gives a file of GPUMEM_CREATE_PENDING its name, in one step: other processes see the old file or
  * all of the new file. A pending file that is closed, or whose process ends, is gone. After a
  * failure the path is unchanged, and the file remains without a name until gpumem_close. EINVAL:

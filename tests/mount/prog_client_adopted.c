@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* check: asan-host asan-standin */
+/* backends: host standin cuda
+ * mount: recovery=transparent
+ * needs: daemon
+ * gpumem_share: files of memory that a process has allocated itself. */
+#include "tests/mount/kills.h"
+
+#include "tests/mount/client_gpu.h"
+
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+
+#define PIECES	   2
+#define ALLOCATION (4 * MIB)
+#define BEFORE	   (1 * MIB + 512)
+#define SIZE	   (5 * MIB + 7)
+
+/* The memory of this process, filled with a pattern. */
+static struct own_memory {
+	unsigned char *bytes;	/* of a simulated GPU */
+	gm_CUdeviceptr address; /* of a GPU */
+	int fds[PIECES];
+} own;
+
+typedef gm_CUresult create_function(gm_CUmemGenericAllocationHandle *, size_t,
+				    const gm_CUmemAllocationProp *, unsigned long long);
+
+static void memory_make_on_gpu(void)
+{
+	gm_CUmemAllocationProp prop = {.type = GM_CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .requestedHandleTypes =
+					   GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				       .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE}};
+	gm_CUmemAccessDesc access = {.location = prop.location,
+				     .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	gm_CUmemGenericAllocationHandle handle;
+
+	use_gpu();
+	create_function *create = (create_function *)dlsym(RTLD_DEFAULT, "cuMemCreate");
+
+	if (!create)
+		create = (create_function *)dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemCreate");
+	MUST(cuMemAddressReserve(&own.address, PIECES * ALLOCATION, 0, 0, 0));
+	for (unsigned i = 0; i < PIECES; i++) {
+		EQUAL(create(&handle, ALLOCATION, &prop, 0), 0);
+		MUST(cuMemMap(own.address + i * ALLOCATION, ALLOCATION, 0, handle, 0));
+		MUST(cuMemRelease(handle));
+	}
+	MUST(cuMemSetAccess(own.address, PIECES * ALLOCATION, &access, 1));
+	unsigned char *pattern = malloc(PIECES * ALLOCATION);
+
+	pattern_fill(pattern, PIECES * ALLOCATION, 1, 0);
+	MUST(cuMemcpyHtoD(own.address, pattern, PIECES * ALLOCATION));
+	free(pattern);
+}
+
+static int memfd_new(size_t bytes, int seals)
+{
+	int fd = OK(memfd_create("own", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+	OK(ftruncate(fd, (off_t)bytes));
+	if (seals)
+		OK(fcntl(fd, F_ADD_SEALS, seals));
+	return fd;
+}
+
+static void memory_make(void)
+{
+	if (on_gpu()) {
+		memory_make_on_gpu();
+		return;
+	}
+	own.bytes = mmap(NULL, PIECES * ALLOCATION, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (unsigned i = 0; i < PIECES; i++) {
+		own.fds[i] = memfd_new(ALLOCATION, F_SEAL_SHRINK);
+		CHECK(mmap(own.bytes + i * ALLOCATION, ALLOCATION, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED, own.fds[i], 0) != MAP_FAILED);
+	}
+	pattern_fill(own.bytes, PIECES * ALLOCATION, 1, 0);
+}
+
+static void memory_read(void *to, size_t at, size_t bytes)
+{
+	if (on_gpu())
+		MUST(cuMemcpyDtoH(to, own.address + at, bytes));
+	else
+		memcpy(to, own.bytes + at, bytes);
+}
+
+static gpumem *try_share(const char *path, size_t skip, size_t bytes, int flags)
+{
+	static const size_t sizes[PIECES] = {ALLOCATION, ALLOCATION};
+
+	return on_gpu() ? gpumem_share(path, own.address + skip, bytes, 0640, flags)
+			: gpumem_share_fds(path, own.fds, sizes, PIECES, skip, bytes, 0640, flags);
+}
+
+static gpumem *shared(const char *path, int flags)
+{
+	gpumem *file = try_share(path, BEFORE, SIZE, flags);
+
+	if (!file)
+		FAIL("gpumem_share: %s: %s", strerror(errno), gpumem_error());
+	return file;
+}
+
+static void consume(int unused)
+{
+	gpumem *file = lease("shared", O_RDWR);
+	unsigned char first[1000];
+
+	(void)unused;
+	EQUAL(info_of(file).size, SIZE);
+	if (on_gpu()) {
+		use_gpu();
+		gm_CUdeviceptr at = device_pointer(file, SIZE);
+
+		expect_device(at - BEFORE, 1, BEFORE, BEFORE + SIZE);
+		MUST(cuMemsetD8(at + 3, 99, 1));
+		MUST(cuCtxSynchronize());
+	} else {
+		unsigned char *at = host_pointer(file, SIZE);
+
+		memcpy(first, at, sizeof(first));
+		for (size_t i = 0; i < sizeof(first); i++)
+			EQUAL(first[i], pattern_at(1, BEFORE + i));
+		at[3] = 99;
+	}
+	GOOD(gpumem_close(file));
+}
+
+static void another_process_maps_it(void)
+{
+	unsigned char byte;
+
+	/* Before this process uses CUDA, which does not survive a fork. */
+	int turn[2];
+
+	OK(pipe(turn));
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		OK(read(turn[0], &byte, 1));
+		consume(0);
+		fflush(stdout);
+		_exit(prog_failures ? 1 : 0);
+	}
+	memory_make();
+	gpumem *file = shared("shared", 0);
+
+	OK(write(turn[1], "", 1));
+	int status;
+
+	OK(waitpid(pid, &status, 0));
+	EQUAL(status, 0);
+	memory_read(&byte, BEFORE + 3, 1);
+	EQUAL(byte, 99);
+	GOOD(gpumem_close(file));
+}
+
+static void read_written_and_copied(void)
+{
+	char byte, *data = malloc(SIZE);
+
+	memory_make();
+	gpumem *file = shared("shared", 0);
+	int fd = OK(open("shared", O_RDWR)), copy = new_file("copy");
+
+	EQUAL(size_of(fd), SIZE);
+	EQUAL(stat_of("shared").st_mode & 07777, 0640);
+	read_all(fd, data, SIZE, 0);
+	for (size_t i = 0; i < SIZE; i++)
+		if ((unsigned char)data[i] != pattern_at(1, BEFORE + i))
+			FAIL("byte %zu", i);
+	write_all(fd, "stored", 6, 3 * MIB);
+	char seen[6];
+
+	memory_read(seen, BEFORE + 3 * MIB, 6);
+	EQUAL(memcmp(seen, "stored", 6), 0);
+	EQUAL(copy_file_range(fd, NULL, copy, NULL, SIZE, 0), SIZE);
+	read_all(copy, &byte, 1, 3 * MIB);
+	EQUAL(byte, 's');
+	free(data);
+	GOOD(gpumem_close(file));
+}
+
+static void what_stays_as_it_is(void)
+{
+	memory_make();
+	gpumem *file = shared("shared", 0);
+	int fd = OK(open("shared", O_RDWR));
+
+	CHECK(ftruncate(fd, 0) < 0);
+	FAILS(EPERM, ftruncate(fd, SIZE + 1));
+	FAILS(EBUSY, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+	FAILS(EFBIG, pwrite(fd, "x", 1, SIZE));
+	EQUAL(pwrite(fd, "xyz", 3, SIZE - 1), 1);
+	FAILS(ENOTSUP, gpumem_park(file));
+	EQUAL(size_of(fd), SIZE);
+	GOOD(gpumem_close(file));
+}
+
+/* The bytes that files of the volume have. */
+static uint64_t used(void)
+{
+	struct statvfs st;
+
+	OK(statvfs(".", &st));
+	return (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize;
+}
+
+static void the_name_goes_with_the_process(void)
+{
+	uint64_t before = on_gpu() ? 0 : used();
+	char byte;
+	int ready[2];
+
+	OK(pipe(ready));
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		memory_make();
+		shared("shared", 0);
+		OK(link("shared", "again"));
+		OK(write(ready[1], "", 1));
+		pause();
+	}
+	OK(read(ready[0], &byte, 1));
+	int fd = OK(open("shared", O_RDWR));
+
+	read_all(fd, &byte, 1, 0);
+	OK(kill(pid, SIGKILL));
+	OK(waitpid(pid, NULL, 0));
+	AWAIT(!exists("shared") && !exists("again"));
+	CHECK(!exists("shared") && !exists("again"));
+	FAILS(EIO, pread(fd, &byte, 1, 0));
+	FAILS(EIO, pwrite(fd, &byte, 1, 0));
+	/* The name is free at once. */
+	OK(close(OK(open("shared", O_CREAT | O_EXCL | O_RDWR, 0600))));
+	OK(unlink("shared"));
+	OK(close(fd));
+	if (!on_gpu()) {
+		AWAIT(used() == before);
+		EQUAL(used(), before);
+	}
+}
+
+static void it_stays_on_request(void)
+{
+	char byte;
+	int status;
+	pid_t pid = OK(fork());
+
+	if (pid == 0) {
+		memory_make();
+		shared("shared", GPUMEM_SHARE_STAYS);
+		fflush(stdout);
+		_exit(prog_failures ? 1 : 0);
+	}
+	OK(waitpid(pid, &status, 0));
+	EQUAL(status, 0);
+	int fd = OK(open("shared", O_RDWR));
+
+	read_all(fd, &byte, 1, 100);
+	EQUAL((unsigned char)byte, pattern_at(1, BEFORE + 100));
+	FAILS(EPERM, ftruncate(fd, 0));
+	OK(close(fd));
+	OK(unlink("shared"));
+}
+
+static void a_sharer_keeps_what_it_has(void)
+{
+	memory_make();
+	if (on_gpu())
+		SKIP("shown by a_passed_descriptor of real GPUs");
+	gpumem *file = shared("shared", 0), *other = lease("shared", O_RDWR);
+	unsigned char *at = host_pointer(other, SIZE);
+
+	GOOD(gpumem_close(file));
+	AWAIT(!exists("shared"));
+	expect_pattern(at, 1, 0, 0);
+	EQUAL(at[0], pattern_at(1, BEFORE));
+	own.bytes[BEFORE] = 42;
+	EQUAL(at[0], 42);
+	GOOD(gpumem_close(other));
+}
+
+static void lies_are_refused(void)
+{
+	const size_t size = ALLOCATION, odd = ALLOCATION - 4096;
+
+	if (on_gpu())
+		SKIP("of memfds");
+	int unsealed = memfd_new(ALLOCATION, 0), smaller = memfd_new(ALLOCATION / 2, F_SEAL_SHRINK);
+	int device = OK(open("/dev/null", O_RDWR));
+	int sealed = memfd_new(ALLOCATION, F_SEAL_SHRINK);
+	const struct {
+		int fd;
+		const size_t *size;
+		size_t skip, bytes;
+	} lies[] = {{unsealed, &size, 0, 1},	    {smaller, &size, 0, 1},
+		    {device, &size, 0, 1},	    {sealed, &odd, 0, 1},
+		    {sealed, &size, ALLOCATION, 1}, {sealed, &size, 0, ALLOCATION + 1},
+		    {sealed, &size, SIZE_MAX, 2}};
+
+	for (unsigned i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		errno = 0;
+		CHECK(!gpumem_share_fds("lie", &lies[i].fd, lies[i].size, 1, lies[i].skip,
+					lies[i].bytes, 0600, 0));
+		EQUAL(errno, EINVAL);
+		CHECK(!exists("lie"));
+	}
+	CHECK(!gpumem_share_fds("lie", &sealed, &size, 1, 0, 1, 0600, 64) && errno == EINVAL);
+	EQUAL(names_here(), 0);
+}
+
+static void only_root_and_the_daemons_user(void)
+{
+	memory_make();
+	OK(chmod(".", 01777));
+	OK(setresuid(65534, 65534, 65534));
+	CHECK(!try_share("shared", BEFORE, SIZE, 0));
+	EQUAL(errno, EPERM);
+	if (!strstr(gpumem_error(), "root only"))
+		FAIL("%s", gpumem_error());
+}
+
+static void daemon_kill(void)
+{
+	pid_t keeper = keeper_pid(), daemon = serving_daemon(keeper), next;
+
+	OK(kill(daemon, SIGKILL));
+	AWAIT((next = serving_daemon(keeper)) && next != daemon);
+}
+
+static void a_killed_daemon_changes_nothing(void)
+{
+	char byte;
+
+	memory_make();
+	gpumem *file = shared("shared", 0);
+
+	daemon_kill();
+	int fd = OK(open("shared", O_RDWR));
+
+	read_all(fd, &byte, 1, 5);
+	EQUAL((unsigned char)byte, pattern_at(1, BEFORE + 5));
+	FAILS(EFBIG, pwrite(fd, "x", 1, SIZE));
+	daemon_kill();
+	GOOD(gpumem_close(file));
+	AWAIT(!exists("shared"));
+	CHECK(!exists("shared"));
+	FAILS(EIO, pread(fd, &byte, 1, 0));
+}
+
+static void process_and_daemon_killed(void)
+{
+	char byte;
+	int ready[2];
+
+	for (int turn = 0; turn < repeats(10, 3); turn++) {
+		OK(pipe(ready));
+		pid_t pid = OK(fork());
+
+		if (pid == 0) {
+			memory_make();
+			shared("shared", 0);
+			OK(write(ready[1], "", 1));
+			pause();
+		}
+		OK(read(ready[0], &byte, 1));
+		pid_t daemon = serving_daemon(keeper_pid());
+
+		OK(kill(turn % 2 ? pid : daemon, SIGKILL));
+		OK(kill(turn % 2 ? daemon : pid, SIGKILL));
+		OK(waitpid(pid, NULL, 0));
+		AWAIT(!exists("shared"));
+		CHECK(!exists("shared"));
+		OK(close(ready[0]));
+		OK(close(ready[1]));
+	}
+}
+
+CLIENT_PROG(TEST(another_process_maps_it), TEST(read_written_and_copied), TEST(what_stays_as_it_is),
+	    TEST(the_name_goes_with_the_process), TEST(it_stays_on_request),
+	    TEST(a_sharer_keeps_what_it_has), TEST(lies_are_refused),
+	    TEST(only_root_and_the_daemons_user), TEST(a_killed_daemon_changes_nothing),
+	    TEST(process_and_daemon_killed))
