@@ -117,13 +117,13 @@ bool file_adopted_end(struct file *file)
 {
 	if (!file_is_foreign(file) || !foreign_ends(file))
 		return false;
-	atomic_store(&file->fields->missing, 1);
+	atomic_store(&file->fields->missing, MISSING_ENDED);
 	return true;
 }
 
 bool file_adopted_has_ended(const struct file *file)
 {
-	return file_is_foreign(file) && foreign_ends(file) && file_is_missing(file);
+	return atomic_load(&file->fields->missing) == MISSING_ENDED;
 }
 
 void file_adopted_free(struct file *file, const struct file_call *call)

@@ -26,7 +26,11 @@ struct file_fields {
 	/* The kernel has no pages of the file that a program may have changed. 0 also in a slot
 	 * that an older daemon filled, for which unclean had 32 bits. */
 	_Atomic uint16_t unpaged;
-	_Atomic uint32_t missing; /* the file's memory is lost for good: fs/file/core/missing.h */
+	_Atomic uint32_t missing; /* 0, or enum missing_cause: fs/file/core/missing.h */
 };
+
+/* Why a file has no memory for good: the journal's records of it were inconsistent, or the program
+ * that had allocated it has ended. */
+enum missing_cause { MISSING_LOST = 1, MISSING_ENDED = 2 };
 
 #endif

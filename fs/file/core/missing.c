@@ -17,7 +17,7 @@ bool file_is_missing(const struct file *file)
 void file_missing_mark(struct file *file, int error)
 {
 	if (error == -EUCLEAN)
-		atomic_store(&file->fields->missing, 1);
+		atomic_store(&file->fields->missing, MISSING_LOST);
 	if (atomic_load(&file->fields->size) > FILE_SIZE_MAX)
 		atomic_store(&file->fields->size, 0);
 }
