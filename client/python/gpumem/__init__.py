@@ -26,6 +26,7 @@ from ._modes import CopyWarning
 from ._pieces import Piece
 from ._pressure import on_pressure, safe_point
 from ._safetensors import MisalignedError, SafeTensors, safetensors
+from ._share import share
 from ._status import Sharer, evict, fetch, mounts, residence, sharers, status
 from ._views import Buffer, View, create, open
 
@@ -51,6 +52,7 @@ __all__ = [
     "residence",
     "safe_point",
     "safetensors",
+    "share",
     "sharers",
     "status",
 ]

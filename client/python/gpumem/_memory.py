@@ -120,6 +120,7 @@ def _close(handle: int, contexts: Contexts, name: str) -> None:
 class FileMemory(Memory):
     """A lease and its mappings, each made on first use."""
 
+    shared: Any = None  # the array of another allocator whose memory this is
     _alive: weakref.WeakSet[FileMemory] = weakref.WeakSet()
     _adding = threading.Lock()
 

@@ -101,6 +101,8 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_open": (handle, [ctypes.c_char_p, ctypes.c_int]),
         "gpumem_open_fd": (handle, [ctypes.c_int]),
         "gpumem_create": (handle, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int]),
+        "gpumem_share": (
+            handle, [ctypes.c_char_p, ctypes.c_ulonglong, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int]),
         "gpumem_publish": (ctypes.c_int, [handle]),
         "gpumem_close": (ctypes.c_int, [handle]),
         "gpumem_get_info": (ctypes.c_int, [handle, ctypes.POINTER(Info)]),

@@ -138,6 +138,21 @@ gpumem *gpumem_create(const char *path, size_t bytes, size_t alignment, mode_t m
 	return file;
 }
 
+/* The memory is the CPU's, and is copied. */
+gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes, mode_t mode,
+		     int flags)
+{
+	if (address % 2) {
+		fail(ENOTSUP, "%s: CUDA exports only memory of cuMemCreate", path);
+		return NULL;
+	}
+	gpumem *file = gpumem_create(path, bytes, 0, mode, flags & GPUMEM_SHARE_EXCL);
+
+	if (file && pwrite(file->fd, (void *)(uintptr_t)address, bytes, 0) != (ssize_t)bytes)
+		abort();
+	return file;
+}
+
 int gpumem_publish(gpumem *file)
 {
 	char name[PATH_MAX];
