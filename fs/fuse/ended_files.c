@@ -125,13 +125,18 @@ static void ended_files_work(struct background *background)
 
 void ended_files_start(struct session *session)
 {
-	if (background_start(&ended_files_of(session->fs)->background, ended_files_work, session))
+	struct ended_files *files = ended_files_of(session->fs);
+
+	if (files && background_start(&files->background, ended_files_work, session))
 		log_warn("cannot start the thread that removes files whose process has ended");
 }
 
 void ended_files_stop(struct session *session)
 {
-	background_stop(&ended_files_of(session->fs)->background);
+	struct ended_files *files = ended_files_of(session->fs);
+
+	if (files)
+		background_stop(&files->background);
 }
 
 /* Without memory for the list the file has no bytes either, and the next daemon ends it. */

@@ -14,7 +14,8 @@ void ended_files_leave(struct fs *fs);
 void ended_files_close(struct fs *fs);
 extern const struct inode_hooks ended_files_hooks;
 
-/* Starts the thread, before any request is served. Files may have ended before. */
+/* Starts the thread, before any request is served. Files may have ended before. No effect without
+ * the part, as in a file system of the bench. */
 void ended_files_start(struct session *session);
 /* To be called while requests are served, or after the end of the mount: the thread waits for the
  * kernel, which may wait for a request in a directory. Files that are left are ended by the next
