@@ -79,6 +79,36 @@ START_TEST(messages_about_notices)
 }
 END_TEST
 
+START_TEST(packets_with_pieces)
+{
+	union {
+		struct gpumem_msg_pieces head;
+		char bytes[SHARE_PIECES_MAX + 8];
+	} packet = {.head = {.header = {.magic = GPUMEM_MAGIC,
+					.version = GPUMEM_PROTOCOL_VERSION,
+					.type = GPUMEM_MSG_PIECES}}};
+	struct gpumem_msg_pieces parsed;
+
+	for (uint32_t n = 0; n <= GPUMEM_FDS_MAX + 1; n++) {
+		uint32_t bytes = (uint32_t)(sizeof(packet.head) + n * sizeof(uint64_t));
+
+		packet.head.n_pieces = n;
+		packet.head.header.bytes = bytes;
+		ck_assert_int_eq(share_pieces_parse(&packet, bytes, &parsed),
+				 n <= GPUMEM_FDS_MAX ? 0 : -EBADMSG);
+		ck_assert_int_eq(share_pieces_parse(&packet, bytes - 1, &parsed), -EBADMSG);
+		packet.head.n_pieces = n + 1;
+		ck_assert_int_eq(share_pieces_parse(&packet, bytes, &parsed), -EBADMSG);
+	}
+	packet.head.header.version++;
+	ck_assert(!share_is_pieces(&packet, sizeof(packet.head)));
+	packet.head.header.version--;
+	ck_assert(share_is_pieces(&packet, sizeof(packet.head)));
+	packet.head.header.type = GPUMEM_MSG_EXTEND;
+	ck_assert(!share_is_pieces(&packet, sizeof(packet.head)));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests;
@@ -86,5 +116,6 @@ int main(void)
 
 	tcase_add_test(tests, only_exact_packets_pass);
 	tcase_add_test(tests, messages_about_notices);
+	tcase_add_test(tests, packets_with_pieces);
 	return unit_main(suite);
 }
