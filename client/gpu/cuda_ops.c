@@ -74,11 +74,4 @@ const struct client_gpu_ops client_gpu_cuda = {
     .host_forget = cuda_host_forget,
     .host_provider = cuda_host_provider,
     .flush = cuda_flush,
-    .kernel_open = cuda_kernel_open,
-    .kernel_run = cuda_kernel_run,
-    .kernel_close = cuda_kernel_close,
-    .device_uuid = cuda_device_uuid,
-    .primary_run = cuda_primary_run,
-    .process_state = cuda_process_state,
-    .process_change = cuda_process_change,
 };

@@ -23,14 +23,6 @@ int cuda_device_park(struct client_device_map *map, const struct client_layout *
 int cuda_device_copy(uint64_t to, uint64_t from, size_t bytes, void *stream);
 int cuda_host_copy(void *to, uint64_t from, size_t bytes);
 
-/* cuda_primary.c */
-int cuda_device_uuid(int number, uint8_t uuid[16]);
-int cuda_primary_run(int number, int (*work)(void *argument), void *argument);
-
-/* cuda_process.c */
-int cuda_process_state(pid_t pid);
-int cuda_process_change(pid_t pid, enum client_process_state from, enum client_process_state to);
-
 /* cuda_pinned.c. The caller sets map.vendor after a mapping. */
 int cuda_pinned_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_pinned_extend(struct client_device_map *map, const struct client_layout *layout);
@@ -45,11 +37,5 @@ void cuda_host_forget(struct client_host_map *map);
 const char *cuda_host_provider(const struct client_host_map *map);
 /* The driver that the mapping's way uses; NULL: the way uses none. */
 const struct client_cuda *cuda_host_driver(const struct client_host_map *map);
-
-/* cuda_kernel.c */
-int cuda_kernel_open(const struct client_gpu_kernel *kernel, const uint8_t uuid[16],
-		     uint64_t blocks, void **state);
-int cuda_kernel_run(void *state, uint64_t address, uint64_t *results);
-void cuda_kernel_close(void *state);
 
 #endif

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda_ops.h"
+#include "client/gpu/cuda.h"
+#include "client/gpu/cuda_primary.h"
 
 static int device_get(const struct client_cuda **cuda, int number, gm_CUdevice *device)
 {

@@ -5,7 +5,8 @@
 #include <errno.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda_ops.h"
+#include "client/gpu/cuda.h"
+#include "client/gpu/cuda_process.h"
 
 #define LOCK_TIMEOUT_MS 10000
 

@@ -28,24 +28,6 @@ struct client_host_map {
 	void *state;		   /* the vendor's; NULL: mapped by mmap(2) */
 };
 
-/* A kernel that computes 8 bytes for each block of a file. Its arguments are the file's device
- * address, the address of the results, and the number of blocks (uint64_t each). */
-struct client_gpu_kernel {
-	const char *image; /* as the vendor's driver takes it, with a NUL behind */
-	const char *name;
-	unsigned threads;	    /* of a group */
-	unsigned threads_per_block; /* of the file */
-};
-
-/* The state of a process's use of its GPUs. A locked process waits in the driver's calls; the GPU
- * memory of a checkpointed process is in system memory; a failed process can no longer use GPUs. */
-enum client_process_state {
-	CLIENT_PROCESS_RUNNING,
-	CLIENT_PROCESS_LOCKED,
-	CLIENT_PROCESS_CHECKPOINTED,
-	CLIENT_PROCESS_FAILED
-};
-
 /* The functions of a vendor's driver for files. Callers hold the file's lock, unless a function
  * says otherwise. A function that returns an int gives 0, or -errno with client_error_text. */
 struct client_gpu_ops {
@@ -107,31 +89,6 @@ struct client_gpu_ops {
 	/* Shows stores through the CPU address to all GPUs. Either map may be empty. NULL: the
 	 * vendor's GPUs need no flush. */
 	void (*flush)(const struct client_host_map *host, const struct client_device_map *device);
-
-	/* Loads a kernel on the GPU with this UUID, with room for the results of so many blocks,
-	 * and makes the GPU's primary context the calling thread's. No lock. NULL: there are no
-	 * kernels. */
-	int (*kernel_open)(const struct client_gpu_kernel *kernel, const uint8_t uuid[16],
-			   uint64_t blocks, void **state);
-	/* Runs the kernel on the blocks from the device address on, and waits for the results. */
-	int (*kernel_run)(void *state, uint64_t address, uint64_t *results);
-	void (*kernel_close)(void *state);
-
-	/* The UUID of the device that the driver gives this number in this process. No lock. NULL:
-	 * there are no numbers of devices. */
-	int (*device_uuid)(int number, uint8_t uuid[16]);
-	/* Calls work in the primary context of that device; a work of NULL waits for all work of
-	 * the context. No lock. NULL: there are no contexts. */
-	int (*primary_run)(int number, int (*work)(void *argument), void *argument);
-
-	/* The enum client_process_state of another process. No lock. -ENOTSUP: the
-	 * driver has no checkpoints. -EINVAL: the process does not use the driver. NULL: there is
-	 * no driver. */
-	int (*process_state)(pid_t pid);
-	/* Brings another process from a state to the next, or back: running, locked, checkpointed.
-	 * A lock waits for the work of the process, and for some seconds at most. No lock. */
-	int (*process_change)(pid_t pid, enum client_process_state from,
-			      enum client_process_state to);
 };
 
 /* The functions for a kind of memory, which the protocol must have. */

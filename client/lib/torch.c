@@ -18,7 +18,7 @@
 
 #include "client/core/error.h"
 #include "client/core/process.h"
-#include "client/gpu/gpu.h"
+#include "client/gpu/cuda_primary.h"
 #include "client/lib/arena.h"
 #include "client/lib/gpumem.h"
 #include "common/cleanup.h"
@@ -44,9 +44,6 @@ struct pool {
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define POOL_INIT(n) {.lock = PTHREAD_MUTEX_INITIALIZER},
 static struct pool device_pools[] = {POOLS(POOL_INIT)};
-
-/* The vendor whose devices torch.cuda numbers. */
-static const struct client_gpu_ops *const torch_vendor = &client_gpu_cuda;
 
 static void uuid_print(const char *kind, const uint8_t uuid[16], char text[UUID_TEXT_MAX])
 {
@@ -77,7 +74,7 @@ static int directory_find(const struct pool *pool, int device, char path[PATH_MA
 	char text[UUID_TEXT_MAX];
 	uint8_t uuid[16];
 
-	int rc = torch_vendor->device_uuid(device, uuid);
+	int rc = cuda_device_uuid(device, uuid);
 	if (rc < 0)
 		return rc;
 	uuid_print("MIG", uuid, text);
@@ -177,7 +174,7 @@ static int pool_get_arena(struct pool *pool, int device, struct gpumem_arena **a
 	if (!pool->arenas[device]) {
 		int rc = directory_find(pool, device, directory);
 		if (rc == 0)
-			rc = torch_vendor->primary_run(device, arena_open, &request);
+			rc = cuda_primary_run(device, arena_open, &request);
 		if (rc < 0)
 			return rc;
 		pool->arenas[device] = request.arena;
@@ -262,7 +259,7 @@ static void pool_free(struct pool *pool, const void *address, int device)
 	scoped_lock(&pool->lock);
 	if (!address || device < 0 || device >= DEVICES_MAX || !pool->arenas[device])
 		return;
-	torch_vendor->primary_run(device, NULL, NULL);
+	cuda_primary_run(device, NULL, NULL);
 	if (client_arena_free(pool->arenas[device], (uintptr_t)address) < 0)
 		return;
 	pool->allocations--;
@@ -355,7 +352,7 @@ static int torch_close(const struct gpumem_torch *functions)
 /* Kernels may still use the memory, so the device is waited for, as by pool_free. */
 static int arena_park(int device, struct gpumem_arena *arena)
 {
-	int rc = torch_vendor->primary_run(device, NULL, NULL);
+	int rc = cuda_primary_run(device, NULL, NULL);
 
 	return rc < 0 ? rc : client_arena_park(arena);
 }

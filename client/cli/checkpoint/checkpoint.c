@@ -16,7 +16,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/output/output.h"
 #include "client/core/error.h"
-#include "client/gpu/gpu.h"
+#include "client/gpu/cuda_process.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 
@@ -25,8 +25,6 @@ enum { TO = CLI_LONG + 2, RESTORE, NOW, TIMEOUT };
 #define DIGITS_MAX    16
 #define REASON_MAX    256
 #define FAILED_ADVICE ": the process cannot use CUDA any more: end the process"
-
-static const struct client_gpu_ops *const checkpoint_driver = &client_gpu_cuda;
 
 /* The words of the command line. */
 struct request {
@@ -76,7 +74,7 @@ static int driver_fail(pid_t pid, int error, const char *advice)
 
 static int state_find(pid_t pid, enum client_process_state *state)
 {
-	int found = checkpoint_driver->process_state(pid);
+	int found = cuda_process_state(pid);
 
 	if (found < 0)
 		return driver_fail(pid, found,
@@ -87,8 +85,7 @@ static int state_find(pid_t pid, enum client_process_state *state)
 
 static int gpu_restore(pid_t pid)
 {
-	int error = checkpoint_driver->process_change(pid, CLIENT_PROCESS_CHECKPOINTED,
-						      CLIENT_PROCESS_LOCKED);
+	int error = cuda_process_change(pid, CLIENT_PROCESS_CHECKPOINTED, CLIENT_PROCESS_LOCKED);
 
 	if (!error)
 		return CLI_OK;
@@ -97,9 +94,8 @@ static int gpu_restore(pid_t pid)
 				   ": its memory stays in system memory until the GPU has room "
 				   "(gpumem evict --free) and gpumem checkpoint --restore is "
 				   "tried again");
-	return driver_fail(
-	    pid, error,
-	    checkpoint_driver->process_state(pid) == CLIENT_PROCESS_FAILED ? FAILED_ADVICE : "");
+	return driver_fail(pid, error,
+			   cuda_process_state(pid) == CLIENT_PROCESS_FAILED ? FAILED_ADVICE : "");
 }
 
 /* The driver's steps back, from any state. */
@@ -116,8 +112,7 @@ static int gpu_resume(pid_t pid)
 		status = gpu_restore(pid);
 	if (status || state == CLIENT_PROCESS_RUNNING)
 		return status;
-	int error =
-	    checkpoint_driver->process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
+	int error = cuda_process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
 
 	return error ? driver_fail(pid, error, "") : CLI_OK;
 }
@@ -126,8 +121,7 @@ static int gpu_resume(pid_t pid)
  */
 static void gpu_go_on(const struct files *files, const char *reason)
 {
-	int error = checkpoint_driver->process_change(files->pid, CLIENT_PROCESS_LOCKED,
-						      CLIENT_PROCESS_RUNNING);
+	int error = cuda_process_change(files->pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_RUNNING);
 	uint32_t count = 0;
 
 	if (error) {
@@ -147,8 +141,7 @@ static int gpu_checkpoint(struct files *files)
 	char reason[REASON_MAX] = "";
 	pid_t pid = files->pid;
 	uint32_t count = 0;
-	int error =
-	    checkpoint_driver->process_change(pid, CLIENT_PROCESS_RUNNING, CLIENT_PROCESS_LOCKED);
+	int error = cuda_process_change(pid, CLIENT_PROCESS_RUNNING, CLIENT_PROCESS_LOCKED);
 
 	if (error) {
 		int status = driver_fail(pid, error, ": the process could not be stopped");
@@ -159,8 +152,8 @@ static int gpu_checkpoint(struct files *files)
 	int status = files_check(files);
 
 	if (!status) {
-		error = checkpoint_driver->process_change(pid, CLIENT_PROCESS_LOCKED,
-							  CLIENT_PROCESS_CHECKPOINTED);
+		error =
+		    cuda_process_change(pid, CLIENT_PROCESS_LOCKED, CLIENT_PROCESS_CHECKPOINTED);
 		if (!error)
 			return CLI_OK;
 		snprintf(reason, sizeof(reason), "%s", client_error_text());

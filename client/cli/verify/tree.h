@@ -39,7 +39,7 @@ extern const char tree_ptx[];
 /* Computes the sums of the first blocks, all whole, on the GPU of the file, which fd may have open
  * for reading only. *seconds: the time of the kernel and of the transfer of the sums, without the
  * preparation. 0; -errno, with the reason in gpumem_error(); or TREE_NO_GPU for a file in system
- * memory. */
+ * memory, or whose bytes begin where the kernel cannot load. */
 enum { TREE_NO_GPU = 1 };
 int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds);
 

@@ -11,18 +11,16 @@
 #include "client/core/error.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
-#include "client/gpu/gpu.h"
+#include "client/gpu/cuda_kernel.h"
 #include "client/lib/file.h"
 #include "client/lib/gpumem.h"
 
-/* A row for each vendor that has a kernel, by the name in struct client_gpu_ops. */
-static const struct vendor {
-	const char *name;
-	struct client_gpu_kernel kernel;
-} kernel_vendors[] = {
-    /* A warp for each block; 256 threads are the most that the kernel takes. */
-    {"cuda", {.image = tree_ptx, .name = "tree_blocks", .threads = 256, .threads_per_block = 32}},
-};
+/* A warp for each block; 256 threads are the most that the kernel takes. */
+static const struct client_gpu_kernel tree_kernel = {
+    .image = tree_ptx, .name = "tree_blocks", .threads = 256, .threads_per_block = 32};
+
+/* The kernel's loads. Memory of another program may begin at any address (gpumem_share). */
+#define LOAD_BYTES 16
 
 /* With the right to write, the lease gives the file's own memory and no copy. Only loads follow. */
 static int file_lease(int fd, gpumem **file)
@@ -48,38 +46,28 @@ static int file_open(int fd, uint64_t bytes, gpumem **file, struct gpumem_info *
 	return info->size < bytes ? client_fail(ENODATA, "the file has become shorter") : 0;
 }
 
-static int kernel_open(const struct gpumem_info *info, uint64_t blocks,
-		       const struct client_gpu_ops **ops, void **kernel)
-{
-	*ops = client_gpu_ops(info->kind);
-	for (unsigned i = 0; i < sizeof(kernel_vendors) / sizeof(kernel_vendors[0]); i++)
-		if (strcmp(kernel_vendors[i].name, (*ops)->name) == 0)
-			return (*ops)->kernel_open(&kernel_vendors[i].kernel, info->uuid, blocks,
-						   kernel);
-	return client_fail(ENOTSUP, "there is no kernel for GPUs of this kind");
-}
-
 int tree_gpu(int fd, uint64_t blocks, uint64_t *sums, double *seconds)
 {
 	struct gpumem_info info = {.bytes = sizeof(info)};
-	const struct client_gpu_ops *ops = NULL;
 	unsigned long long address = 0;
 	void *kernel = NULL;
 	gpumem *file = NULL;
 
 	int error = file_open(fd, blocks * TREE_BLOCK, &file, &info);
 	if (!error)
-		error = kernel_open(&info, blocks, &ops, &kernel);
+		error = cuda_kernel_open(&tree_kernel, info.uuid, blocks, &kernel);
 	if (!error && gpumem_map_device(file, &address, NULL) < 0)
 		error = -errno;
+	if (!error && address % LOAD_BYTES)
+		error = TREE_NO_GPU;
 	double start = cli_seconds();
 
 	if (!error)
-		error = ops->kernel_run(kernel, address, sums);
+		error = cuda_kernel_run(kernel, address, sums);
 	*seconds = cli_seconds() - start;
 	if (file)
 		gpumem_close(file);
 	if (kernel)
-		ops->kernel_close(kernel);
+		cuda_kernel_close(kernel);
 	return error;
 }
