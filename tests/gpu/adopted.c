@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ * SPDX-FileCopyrightText: The gpumemfs authors */
+/* Costs of gpumem_share, in turns with the driver's own export and import of as much memory:
+ *   adopted FOLDER PIECES MIB ROUNDS   so many allocations of so many MiB each; another process,
+ *                                      which has a context of its own, maps the file by its path */
+#include <sys/wait.h>
+
+#include "tests/gpu/pointers.h"
+
+#define PIECES_MAX 1024
+#define ROUNDS_MAX 1000
+#define FILL	   7
+
+enum cost { SHARE, POINTER, EXPORT, IMPORT, COSTS };
+
+static const char *const cost_names[COSTS] = {"share", "pointer", "export", "import"};
+
+struct memory {
+	gm_CUdeviceptr at;
+	uint32_t n;
+	uint64_t piece; /* bytes of each allocation */
+};
+
+static gm_CUmemAccessDesc access_of(const struct gpu *gpu)
+{
+	return (gm_CUmemAccessDesc){
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
+	    .flags = GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+}
+
+static void memory_map(const struct gpu *gpu, struct memory *memory,
+		       const gm_CUmemGenericAllocationHandle *handles)
+{
+	gm_CUmemAccessDesc access = access_of(gpu);
+
+	MUST(gpu->cu.cuMemAddressReserve(&memory->at, memory->n * memory->piece, 0, 0, 0));
+	for (uint32_t i = 0; i < memory->n; i++) {
+		MUST(gpu->cu.cuMemMap(memory->at + i * memory->piece, memory->piece, 0, handles[i],
+				      0));
+		MUST(gpu->cu.cuMemRelease(handles[i]));
+	}
+	MUST(gpu->cu.cuMemSetAccess(memory->at, memory->n * memory->piece, &access, 1));
+}
+
+static void memory_make(const struct gpu *gpu, struct memory *memory)
+{
+	gm_CUmemGenericAllocationHandle handles[PIECES_MAX];
+	gm_CUmemAllocationProp prop = {
+	    .type = GM_CU_MEM_ALLOCATION_TYPE_PINNED,
+	    .requestedHandleTypes = GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
+	};
+
+	for (uint32_t i = 0; i < memory->n; i++)
+		MUST(gpu->cu.cuMemCreate(&handles[i], memory->piece, &prop, 0));
+	memory_map(gpu, memory, handles);
+	MUST(gpu->cu.cuMemsetD8Async(memory->at, FILL, memory->n * memory->piece, NULL));
+	MUST(gpu->cuCtxSynchronize());
+}
+
+static void memory_free(const struct gpu *gpu, const struct memory *memory)
+{
+	for (uint32_t i = 0; i < memory->n; i++)
+		MUST(gpu->cu.cuMemUnmap(memory->at + i * memory->piece, memory->piece));
+	MUST(gpu->cu.cuMemAddressFree(memory->at, memory->n * memory->piece));
+}
+
+/* --- the consumer ---------------------------------------------------------------------------- */
+
+static double file_map(struct gpu *gpu, const char *path, uint64_t bytes)
+{
+	double start = measure_now();
+	gpumem *file = lease(path);
+	gm_CUdeviceptr at = device_pointer(file);
+	double seconds = measure_now() - start;
+	unsigned char last = 0;
+
+	MUST(gpu->cuMemcpyDtoH(&last, at + bytes - 1, 1));
+	if (last != FILL)
+		FAIL("the last byte is %u", last);
+	GOOD(gpumem_close(file));
+	return seconds;
+}
+
+/* For each byte from the producer, maps the file and answers with the time. */
+static void consume(const char *path, uint64_t bytes, const uint8_t uuid[16], int asks, int answers)
+{
+	struct gpu gpu;
+	char byte;
+
+	gpu_use(&gpu, uuid);
+	while (read(asks, &byte, 1) == 1) {
+		double seconds = file_map(&gpu, path, bytes);
+
+		if (write(answers, &seconds, sizeof(seconds)) != sizeof(seconds))
+			FAIL("write: %s", strerror(errno));
+	}
+	exit(0);
+}
+
+/* --- the producer ---------------------------------------------------------------------------- */
+
+struct consumer {
+	pid_t pid;
+	int asks, answers;
+};
+
+/* Before this process uses CUDA, which does not survive a fork. */
+static struct consumer consumer_start(const char *path, uint64_t bytes, const uint8_t uuid[16])
+{
+	int asks[2], answers[2];
+
+	if (pipe(asks) < 0 || pipe(answers) < 0)
+		FAIL("pipe: %s", strerror(errno));
+	pid_t pid = fork();
+
+	if (pid < 0)
+		FAIL("fork: %s", strerror(errno));
+	if (pid == 0) {
+		close(asks[1]);
+		consume(path, bytes, uuid, asks[0], answers[1]);
+	}
+	close(answers[1]);
+	return (struct consumer){pid, asks[1], answers[0]};
+}
+
+static void consumer_end(const struct consumer *consumer)
+{
+	int status;
+
+	close(consumer->asks);
+	if (waitpid(consumer->pid, &status, 0) < 0 || status)
+		FAIL("the consumer failed");
+}
+
+static double ask(const struct consumer *consumer)
+{
+	double seconds;
+
+	if (write(consumer->asks, "", 1) != 1 ||
+	    read(consumer->answers, &seconds, sizeof(seconds)) != sizeof(seconds))
+		FAIL("the consumer has ended");
+	return seconds;
+}
+
+static void ours(const struct gpu *gpu, const char *path, const struct memory *sizes,
+		 const struct consumer *consumer, double seconds[COSTS])
+{
+	struct memory memory = *sizes;
+
+	memory_make(gpu, &memory);
+	double start = measure_now();
+	gpumem *file = gpumem_share(path, memory.at, memory.n * memory.piece, 0600, 0);
+
+	seconds[SHARE] = measure_now() - start;
+	if (!file)
+		FAIL("gpumem_share: %s", gpumem_error());
+	seconds[POINTER] = ask(consumer);
+	GOOD(gpumem_close(file));
+	memory_free(gpu, &memory);
+}
+
+static void drivers(const struct gpu *gpu, const struct memory *sizes, double seconds[COSTS])
+{
+	gm_CUmemGenericAllocationHandle handles[PIECES_MAX];
+	struct memory memory = *sizes, imported = *sizes;
+	int fds[PIECES_MAX];
+
+	memory_make(gpu, &memory);
+	double start = measure_now();
+
+	for (uint32_t i = 0; i < memory.n; i++) {
+		void *at = (void *)(uintptr_t)(memory.at + i * memory.piece);
+
+		MUST(gpu->cuMemRetainAllocationHandle(&handles[i], at));
+		MUST(gpu->cu.cuMemExportToShareableHandle(
+		    &fds[i], handles[i], GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		MUST(gpu->cu.cuMemRelease(handles[i]));
+	}
+	double exported = measure_now();
+
+	for (uint32_t i = 0; i < memory.n; i++)
+		MUST(gpu->cu.cuMemImportFromShareableHandle(
+		    &handles[i], (void *)(intptr_t)fds[i],
+		    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	memory_map(gpu, &imported, handles);
+	seconds[EXPORT] = exported - start;
+	seconds[IMPORT] = measure_now() - exported;
+	for (uint32_t i = 0; i < memory.n; i++)
+		close(fds[i]);
+	memory_free(gpu, &imported);
+	memory_free(gpu, &memory);
+}
+
+static void uuid_find(const char *folder, uint8_t uuid[16])
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/uuid", folder);
+	gpumem *file = gpumem_create(path, 4096, 0, 0600, 0);
+
+	if (!file)
+		FAIL("gpumem_create: %s", gpumem_error());
+	struct gpumem_info info = info_of(file);
+
+	memcpy(uuid, info.uuid, sizeof(info.uuid));
+	GOOD(gpumem_close(file));
+	unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+	static double values[COSTS][ROUNDS_MAX];
+	double seconds[COSTS];
+	struct memory sizes;
+	char path[4096];
+	uint8_t uuid[16];
+	struct gpu gpu;
+
+	if (argc != 5)
+		FAIL("usage: adopted FOLDER PIECES MIB ROUNDS");
+	sizes = (struct memory){.n = (uint32_t)number(argv[2], PIECES_MAX),
+				.piece = number(argv[3], 1 << 20) << 20};
+	size_t rounds = number(argv[4], ROUNDS_MAX);
+
+	uuid_find(argv[1], uuid);
+	snprintf(path, sizeof(path), "%s/adopted", argv[1]);
+	struct consumer consumer = consumer_start(path, sizes.n * sizes.piece, uuid);
+
+	gpu_use(&gpu, uuid);
+	/* The first round loads code, and is not counted. */
+	for (size_t i = 0; i <= rounds; i++) {
+		ours(&gpu, path, &sizes, &consumer, seconds);
+		drivers(&gpu, &sizes, seconds);
+		for (unsigned cost = 0; i && cost < COSTS; cost++)
+			values[cost][i - 1] = seconds[cost];
+	}
+	consumer_end(&consumer);
+	for (unsigned cost = 0; cost < COSTS; cost++) {
+		printf("%s %.1f\n", cost_names[cost], measure_median(values[cost], rounds) * 1e6);
+		printf("%s_p90 %.1f\n", cost_names[cost], values[cost][rounds * 9 / 10] * 1e6);
+	}
+	return 0;
+}

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""Memory of other allocators as files: the time of gpumem_share, and of the way from the path to a pointer in another
+process, beside the driver's own export and import; and the mount test."""
+
+from harness import Mount
+from pointers import guarded, helper, timed
+from suites import mount_run
+
+ROUNDS = 21
+# Title, allocations, MiB of each, and the most that sharing and the way to a pointer may take, in microseconds; None: so
+# many times the driver's own.
+CASES = (("1 GiB in one allocation", 1, 1024, (500, 300)), ("1 GiB in 52 allocations of 20 MiB", 52, 20, None))
+OF_THE_DRIVERS = 1.2
+
+
+def sharing(machine, folder, title, pieces, mib, most):
+    rounds = 3 if machine.standin else ROUNDS
+    found = helper(machine, "adopted", folder, pieces, 2 if machine.standin else mib, rounds, timeout=60)
+    driver, own = found["export"] + found["import"], found["share"] + found["pointer"]
+    ok = found["share"] <= most[0] and found["pointer"] <= most[1] if most else own <= OF_THE_DRIVERS * driver
+    timed(machine, title, ok,
+          f"share {found['share']:.0f} us (p90 {found['share_p90']:.0f}), path to pointer {found['pointer']:.0f} us "
+          f"(p90 {found['pointer_p90']:.0f}); the driver's own export {found['export']:.0f} us and import "
+          f"{found['import']:.0f} us: together {own / driver:.2f} times the driver's")
+
+
+def mount_test(machine):
+    results, closing = mount_run(machine, ["-k", "^prog_client_adopted$"], "adopted", 100)
+    machine.report.check("the mount test of gpumem_share", all(verdict == "ok" for verdict, _ in results.values()), closing)
+
+
+def point_adopted(machine):
+    with Mount(machine, backend="cuda") as mount:
+        for title, pieces, mib, most in CASES:
+            guarded(machine, title, lambda case=(title, pieces, mib, most): sharing(machine, mount.path / "gpu0", *case))
+    guarded(machine, "the mount test of gpumem_share", lambda: mount_test(machine))
