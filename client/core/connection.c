@@ -398,38 +398,44 @@ static int pieces_send_all(struct client_connection *connection, const struct cl
 	return rc;
 }
 
-static int adopt_request(struct client_connection *connection, int fd,
-			 const struct client_adoption *from, struct client_layout *layout)
+/* The connection goes on, with the leases of other files: after its replacement the daemon knows
+ * the connection, and not the pieces that came before. */
+static int adopt_ask(struct client_connection *connection, int fd,
+		     const struct client_adoption *from, struct gpumem_lease_ask *lease)
 {
-	struct gpumem_adopt_ask ask = {.lease.version = GPUMEM_PROTOCOL_VERSION,
+	struct gpumem_adopt_ask ask = {.lease = *lease,
 				       .skip = from->skip,
 				       .size = from->size,
 				       .n_pieces = from->n_pieces,
 				       .flags = from->flags};
-
-	scoped_lock(&connection->lock);
 	int rc = pieces_send_all(connection, from);
+
 	if (rc < 0)
 		return rc;
-	ask.lease.request = ++connection->requests;
-	memcpy(ask.lease.key, connection->key, sizeof(ask.lease.key));
+	ask.lease.request = lease->request = ++connection->requests;
 	rc = client_mount_adopt(fd, &ask);
-	if (rc == -ESTALE)
-		return connection_fail(connection);
-	return rc < 0 ? rc : layout_receive(connection, ask.lease.request, layout);
+	return rc == -ESTALE ? client_fail(EAGAIN, "the daemon was replaced while it took the "
+						   "memory")
+			     : rc;
 }
 
+/* adopted: memory for the file, or NULL. */
 static int lease_request(struct client_connection *connection, int fd, int flags,
-			 struct client_layout *layout)
+			 const struct client_adoption *adopted, struct client_layout *layout)
 {
 	struct gpumem_lease_ask ask = {.version = GPUMEM_PROTOCOL_VERSION};
+	int rc;
 
 	scoped_lock(&connection->lock);
 	if (!connection_is_ours(connection))
 		return connection_fail(connection);
-	ask.request = ++connection->requests;
 	memcpy(ask.key, connection->key, sizeof(ask.key));
-	int rc = client_mount_lease(fd, flags, &ask);
+	if (adopted) {
+		rc = adopt_ask(connection, fd, adopted, &ask);
+	} else {
+		ask.request = ++connection->requests;
+		rc = client_mount_lease(fd, flags, &ask);
+	}
 	if (rc == -ESTALE)
 		return connection_fail(connection);
 	return rc < 0 ? rc : layout_receive(connection, ask.request, layout);
@@ -439,38 +445,19 @@ static int lease_request(struct client_connection *connection, int fd, int flags
  * perhaps before it answered a new connection. Only a series of crashes needs more than two. */
 #define LEASE_TRIES 10
 
-int client_connection_lease(int fd, int flags, struct client_connection **connection,
-			    struct client_layout *layout)
-{
-	struct client_connection *peer = NULL;
-	int rc = -ENOTCONN;
-
-	for (unsigned attempt = 0; rc == -ENOTCONN && attempt < LEASE_TRIES; attempt++) {
-		*layout = (struct client_layout){0};
-		rc = connection_get(fd, &peer);
-		if (rc < 0)
-			continue;
-		rc = lease_request(peer, fd, flags, layout);
-		if (rc < 0)
-			client_connection_put(peer);
-	}
-	if (rc == 0)
-		*connection = peer;
-	return rc;
-}
-
-int client_connection_adopt(int fd, const struct client_adoption *from,
+int client_connection_lease(int fd, int flags, const struct client_adoption *adopted,
 			    struct client_connection **connection, struct client_layout *layout)
 {
 	struct client_connection *peer = NULL;
 	int rc = -ENOTCONN;
 
-	for (unsigned attempt = 0; rc == -ENOTCONN && attempt < LEASE_TRIES; attempt++) {
+	for (unsigned attempt = 0;
+	     (rc == -ENOTCONN || (adopted && rc == -EAGAIN)) && attempt < LEASE_TRIES; attempt++) {
 		*layout = (struct client_layout){0};
 		rc = connection_get(fd, &peer);
 		if (rc < 0)
 			continue;
-		rc = adopt_request(peer, fd, from, layout);
+		rc = lease_request(peer, fd, flags, adopted, layout);
 		if (rc < 0)
 			client_connection_put(peer);
 	}

@@ -12,11 +12,6 @@
 
 struct client_connection;
 
-/* Takes a lease for an open file with the rights of flags (client_mount_lease). The layout must be
- * empty. 0 with a reference to the connection, or -errno. */
-int client_connection_lease(int fd, int flags, struct client_connection **connection,
-			    struct client_layout *layout);
-
 /* Memory of this process for a file: descriptors, which stay the caller's, and sizes. */
 struct client_adoption {
 	const int *fds;
@@ -26,8 +21,10 @@ struct client_adoption {
 	uint32_t flags;	     /* enum gpumem_adopt_flags */
 };
 
-/* As client_connection_lease with O_RDWR, after the empty file fd got this memory. */
-int client_connection_adopt(int fd, const struct client_adoption *from,
+/* Takes a lease for an open file with the rights of flags (client_mount_lease). adopted: memory
+ * that the empty file gets first, with O_RDWR; or NULL. The layout must be empty. 0 with a
+ * reference to the connection, or -errno. */
+int client_connection_lease(int fd, int flags, const struct client_adoption *adopted,
 			    struct client_connection **connection, struct client_layout *layout);
 
 /* Adds the chunks that the file has gained. -ENOTCONN: the connection and the lease have ended. */

@@ -70,10 +70,8 @@ static int file_new(int fd, enum client_fd kind, int flags, int lease_from,
 	new_file->identity = identity_read(fd);
 	new_file->fd_kind = kind;
 	new_file->flags = flags;
-	int rc = adopted ? client_connection_adopt(lease_from, adopted, &new_file->connection,
-						   &new_file->layout)
-			 : client_connection_lease(lease_from, flags, &new_file->connection,
-						   &new_file->layout);
+	int rc = client_connection_lease(lease_from, flags, adopted, &new_file->connection,
+					 &new_file->layout);
 	if (rc < 0) {
 		close(fd);
 		free(new_file);
@@ -165,7 +163,7 @@ int client_file_renew(struct gpumem *file)
 		if (reopened_fd < 0)
 			return reopened_fd;
 	}
-	int rc = client_connection_lease(fd, file->flags, &file->connection, &layout);
+	int rc = client_connection_lease(fd, file->flags, NULL, &file->connection, &layout);
 	if (rc == 0)
 		file->layout = layout;
 	return rc;

@@ -2,9 +2,6 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Files whose bytes are memory that this process has. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "client/core/error.h"
 #include "client/core/process.h"
