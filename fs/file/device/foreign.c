@@ -44,7 +44,7 @@ static int piece_take(const struct file_call *call, const struct volume *volume,
 	return rc;
 }
 
-/* The part of the piece at *at that belongs to the file. */
+/* The part of the piece that the file has from offset on. */
 static struct extent piece_extent(const struct file_adoption *from, const struct span *piece,
 				  uint64_t offset)
 {
