@@ -38,10 +38,11 @@ static struct {
 	/* Called before each layout message: may change the packet, and the number of bytes and
 	 * descriptors to send. */
 	void (*spoil)(struct gpumem_msg_layout *message, size_t *bytes, unsigned *n_fds);
-	int refuse;   /* errno to send instead of a layout */
-	bool hang_up; /* close the connection instead of an answer */
-	bool deaf;    /* end connections that listen, as daemons before notices do */
-	bool repeat;  /* answer a request for a lease twice, as a daemon does after a takeover */
+	int refuse;	  /* errno to send instead of a layout */
+	bool hang_up;	  /* close the connection instead of an answer */
+	bool deaf;	  /* end connections that listen, as daemons before notices do */
+	unsigned forgets; /* so many times the pieces of a client are not known any more */
+	bool repeat; /* answer a request for a lease twice, as a daemon does after a takeover */
 	atomic_uint leases, connections, requests;
 	/* Of the connection that listens, under fake_lock: the daemon's descriptor, or 0; its
 	 * flags; and the last answer to a notice, and how many there were. */
@@ -181,6 +182,9 @@ static inline bool fake_answer(int fd, const struct gpumem_msg_header *header)
 		fake_layout(fd, header->request,
 			    (uint32_t)((const struct gpumem_msg_extend *)header)->first_chunk);
 		return true;
+	case GPUMEM_MSG_PIECES:
+		fake_send(fd, &done, sizeof(done), NULL, 0);
+		return true;
 	case GPUMEM_MSG_RELEASE:
 		atomic_fetch_sub(&fake.leases, 1);
 		fake_send(fd, &done, sizeof(done), NULL, 0);
@@ -243,7 +247,10 @@ int client_mount_lease(int fd, int flags, struct gpumem_lease_ask *ask)
 
 int client_mount_adopt(int fd, struct gpumem_adopt_ask *ask)
 {
-	return client_mount_lease(fd, O_RDWR, &ask->lease);
+	bool forgets;
+
+	FAKE(forgets = fake.forgets > 0; fake.forgets -= forgets);
+	return forgets ? -ESTALE : client_mount_lease(fd, O_RDWR, &ask->lease);
 }
 
 int client_mount_connect(int fd)

@@ -53,6 +53,30 @@ START_TEST(one_connection_for_all)
 }
 END_TEST
 
+/* A daemon that was replaced between the pieces and the request knows the connection alone. */
+START_TEST(pieces_are_sent_again)
+{
+	const size_t size = 2 * MIB_;
+	char path[128];
+
+	fake_add(2 * MIB_);
+	gpumem *other = fake_open();
+
+	snprintf(path, sizeof(path), "%s.adopted", fake_path());
+	FAKE(fake.forgets = 2);
+	gpumem *file = gpumem_share_fds(path, &fake.fds[0], &size, 1, 0, size, 0600, 0);
+
+	ck_assert_msg(file != NULL, "%s", gpumem_error());
+	eventually(&fake.leases, 2);
+	ck_assert_uint_eq(atomic_load(&fake.connections), 1);
+	ck_assert_int_eq(gpumem_extend(other), 0);
+	ck_assert_int_eq(gpumem_close(file), 0);
+	ck_assert_int_eq(gpumem_close(other), 0);
+	unlink(path);
+	eventually(&fake.leases, 0);
+}
+END_TEST
+
 START_TEST(grows_in_place)
 {
 	gpumem *file;
@@ -482,6 +506,7 @@ int main(void)
 	fake_path();
 	tcase_add_test(tcase, chunks_are_one_range);
 	tcase_add_test(tcase, one_connection_for_all);
+	tcase_add_test(tcase, pieces_are_sent_again);
 	tcase_add_test(tcase, grows_in_place);
 	tcase_add_test(tcase, too_many_chunks);
 	tcase_add_test(tcase, answers_come_twice);
