@@ -196,6 +196,9 @@ enum gpumem_notice {
 	/* The process's read delegations of the file end: another process may store into the file's
 	 * memory when the notice is answered. By the daemon alone. */
 	GPUMEM_NOTICE_RECALL = 4,
+	/* The process that gave the file its memory by GPUMEM_IOC_ADOPT has ended. By the daemon
+	 * alone, to processes that have leases of the file. */
+	GPUMEM_NOTICE_END = 5,
 };
 
 enum gpumem_notice_flags {
@@ -335,6 +338,7 @@ enum gpumem_listen_flags {
 	GPUMEM_LISTEN_PARK = 1,	  /* GPUMEM_NOTICE_PARK and GPUMEM_NOTICE_UNPARK */
 	GPUMEM_LISTEN_MEMORY = 2, /* GPUMEM_NOTICE_MEMORY */
 	GPUMEM_LISTEN_RECALL = 4, /* GPUMEM_NOTICE_RECALL */
+	GPUMEM_LISTEN_END = 8,	  /* GPUMEM_NOTICE_END */
 };
 
 /* Makes the connection one for notices, and lets the connection last without a lease. A client

@@ -318,7 +318,7 @@ static bool notice_is_valid(const struct gpumem_msg_notice *notice)
 		return false;
 	if (parks)
 		return !notice->bytes && !notice->device;
-	if (notice->what == GPUMEM_NOTICE_RECALL)
+	if (notice->what == GPUMEM_NOTICE_RECALL || notice->what == GPUMEM_NOTICE_END)
 		return !notice->flags && notice->inode && !notice->bytes && !notice->device;
 	return notice->what == GPUMEM_NOTICE_MEMORY && !notice->flags && !notice->inode;
 }

@@ -14,6 +14,7 @@
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/fuse/internal.h"
+#include "fs/share/share.h"
 #include "fs/tree/inode_hooks.h"
 #include "fs/tree/tree.h"
 
@@ -104,6 +105,8 @@ static void file_end_now(const struct session *session, struct inode *inode)
 {
 	struct inode_call call;
 
+	/* Before a lock of the kernel's, which a slow process may have, is waited for. */
+	share_tell_end(session->fs, inode);
 	names_end(session, inode);
 	inode_call_init(&call, session->fs, inode, worker_copier(session->fs));
 	file_adopted_free(inode->file, &call.call);

@@ -519,6 +519,8 @@ int share_extend(struct share *share, struct share_connection *connection,
 
 	if (!lease || lease_is_dropped(lease))
 		return -ENOENT;
+	if (file_adopted_has_ended((lease->file ? lease->file : lease->inode)->file))
+		return -ESTALE;
 	return lease_send_more(share, connection, lease, request->number,
 			       (uint32_t)request->first_chunk, wait);
 }

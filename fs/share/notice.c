@@ -12,6 +12,7 @@
 #include "fs/core/caller.h"
 #include "fs/core/worker.h"
 #include "fs/share/internal.h"
+#include "fs/share/viewer.h"
 #include "fs/tree/inode.h"
 #include "fs/volume/volume.h"
 
@@ -169,6 +170,16 @@ static bool listener_is_meant(const struct telling *telling, const struct share_
 	       listener_is_for(listener, telling->uid);
 }
 
+/* Under the share's lock. A process that missed the end of a file's memory must ask, and does when
+ * it connects again. */
+static void listener_tell(struct telling *telling, struct share_listener *listener)
+{
+	if (notice_send(listener, telling->number, telling->notice))
+		telling->sent++;
+	else if (telling->flag == GPUMEM_LISTEN_END)
+		shutdown(listener->connection->fd, SHUT_RDWR);
+}
+
 /* False: all listeners were told. */
 static bool listeners_tell_some(struct share *share, struct telling *telling)
 {
@@ -180,7 +191,7 @@ static bool listeners_tell_some(struct share *share, struct telling *telling)
 			return true;
 		telling->first = at->sequence;
 		if (listener_is_meant(telling, at))
-			telling->sent += notice_send(at, telling->number, telling->notice);
+			listener_tell(telling, at);
 	}
 	return false;
 }
@@ -305,4 +316,62 @@ void share_want_memory(void *pointer, const struct volume *volume, uint64_t byte
 		return;
 	while (listeners_tell_some(share, &telling))
 		;
+}
+
+/* How many leases are looked at between two tests of the share's lock. */
+#define HOLDERS_AT_ONCE 64
+
+struct end_telling {
+	struct share *share;
+	const struct inode *inode;
+	struct share_process last; /* that was told */
+};
+
+/* A process with many leases of the file is told once where they follow each other. */
+static void holder_tell(struct end_telling *end, const struct lease_entry *lease)
+{
+	const struct gpumem_msg_notice notice = {.what = GPUMEM_NOTICE_END,
+						 .inode = end->inode->ino};
+	struct telling telling = {.notice = &notice,
+				  .flag = GPUMEM_LISTEN_END,
+				  .uid = lease->uid,
+				  .pid = lease->pid,
+				  .last = UINT64_MAX};
+
+	if (lease->file != end->inode ||
+	    (lease->pid == end->last.pid && lease->uid == end->last.uid))
+		return;
+	end->last = (struct share_process){.pid = lease->pid, .uid = lease->uid};
+	while (listeners_tell_some(end->share, &telling))
+		;
+}
+
+static bool any_hears_ends(struct share *share)
+{
+	const struct share_listener *at;
+
+	scoped_lock(&share->lock);
+	DL_FOREACH (share->listeners, at)
+		if (at->flags & GPUMEM_LISTEN_END)
+			return true;
+	return false;
+}
+
+void share_tell_end(struct fs *fs, const struct inode *inode)
+{
+	const struct viewer all = {.sees_all = true};
+	struct end_telling end = {.share = share_of(fs), .inode = inode, .last = {.pid = -1}};
+	struct lease_entry found[HOLDERS_AT_ONCE];
+	struct lease_place place = {0};
+	unsigned n;
+
+	if (!end.share || !any_hears_ends(end.share))
+		return;
+	while ((n = lease_list_next(lease_list_of(fs), &place, &all, found, HOLDERS_AT_ONCE)))
+		for (unsigned i = 0; i < n; i++) {
+			holder_tell(&end, &found[i]);
+			inode_put(fs, found[i].inode, 1);
+			inode_put(fs, found[i].file, 1);
+		}
+	lease_list_leave(lease_list_of(fs), &place);
 }

@@ -114,6 +114,8 @@ bool share_drop_expired(struct fs *fs, struct inode *inode);
 int share_notify(struct share *share, uid_t uid, const struct inode *inode,
 		 struct gpumem_notify *notify);
 void share_notified(struct share *share, uid_t uid, struct gpumem_notified *notified);
+/* Tells the processes that listen for it that the process of a file's memory has ended. */
+void share_tell_end(struct fs *fs, const struct inode *inode);
 /* Tells the processes that asked for such notices that bytes of the volume's device are wanted, if
  * a file of the volume is leased. For fs/tier. */
 void share_want_memory(void *share, const struct volume *volume, uint64_t bytes);

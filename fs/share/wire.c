@@ -55,7 +55,8 @@ static int parse_release(const void *packet, size_t bytes, struct share_request 
 
 static int parse_listen(const void *packet, size_t bytes, struct share_request *request)
 {
-	const uint32_t flags = GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL;
+	const uint32_t flags =
+	    GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL | GPUMEM_LISTEN_END;
 	struct gpumem_msg_listen message;
 
 	if (bytes != sizeof(message))

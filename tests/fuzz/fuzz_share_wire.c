@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(packet, data, size);
 	if (share_request_parse(packet, size, &request) == 0 &&
 	    (size > SHARE_REQUEST_MAX || request.first_chunk > UINT32_MAX || request.error < 0 ||
-	     request.flags > (GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL)))
+	     request.flags > (GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY | GPUMEM_LISTEN_RECALL |
+			      GPUMEM_LISTEN_END)))
 		abort();
 	if (share_pieces_parse(packet, size, &pieces) == 0 &&
 	    (pieces.n_pieces > GPUMEM_FDS_MAX ||
