@@ -20,6 +20,7 @@
 #include "client/lib/file.h"
 #include "client/lib/listener.h"
 #include "client/lib/park.h"
+#include "client/lib/safe_point.h"
 #include "common/cleanup.h"
 
 /* A step costs a request to the daemon and a few calls of the driver, 300 to 600 us. Steps of the
@@ -199,7 +200,7 @@ int client_arena_open(const char *path, size_t reserve, int flags, struct gpumem
 		return rc;
 	}
 	list_add(new_arena);
-	client_listen();
+	client_safe_points_begin();
 	*arena = new_arena;
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include "client/lib/file.h"
 #include "client/lib/listener.h"
 #include "client/lib/park.h"
+#include "client/lib/safe_point.h"
 #include "common/cleanup.h"
 
 #define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC | GPUMEM_OPEN_TIMED)
@@ -250,7 +251,7 @@ int gpumem_map_device(gpumem *file, unsigned long long *address, size_t *bytes)
 	int rc = file_map_device(file, address, bytes);
 
 	if (rc == 0)
-		client_listen();
+		client_safe_points_begin();
 	return client_errno_return(rc);
 }
 

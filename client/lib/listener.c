@@ -17,7 +17,6 @@
 #include "client/core/process.h"
 #include "client/core/send.h"
 #include "client/lib/file.h"
-#include "client/lib/safe_point.h"
 #include "common/cleanup.h"
 
 /* Between the end of a connection and the next, so that a daemon that hangs up is not called in a
@@ -34,8 +33,10 @@ struct listener {
 /* Taken before the lock of the list of files. */
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct listener *listener_list;
-static bool is_listening;
-static uint32_t listen_flags = GPUMEM_LISTEN_PARK;
+static struct listening {
+	const struct client_notices *taker;
+	uint32_t kinds;
+} notice_takers[CLIENT_TAKERS];
 
 /* In the child of a fork. The threads are the parent's. */
 static void listeners_forked(void)
@@ -47,8 +48,8 @@ static void listeners_forked(void)
 		free(at);
 	}
 	listener_list = NULL;
-	is_listening = false;
-	listen_flags = GPUMEM_LISTEN_PARK;
+	for (unsigned i = 0; i < CLIENT_TAKERS; i++)
+		notice_takers[i].kinds = 0;
 }
 
 static struct client_fork_handler fork_handler = {.forked = listeners_forked};
@@ -72,9 +73,19 @@ static bool packet_send(const struct listener *listener, struct gpumem_msg_heade
 }
 
 /* Under listeners_lock. */
+static uint32_t all_kinds(void)
+{
+	uint32_t kinds = 0;
+
+	for (unsigned i = 0; i < CLIENT_TAKERS; i++)
+		kinds |= notice_takers[i].kinds;
+	return kinds;
+}
+
+/* Under listeners_lock. */
 static bool listen_send(const struct listener *listener)
 {
-	struct gpumem_msg_listen request = {.flags = listen_flags};
+	struct gpumem_msg_listen request = {.flags = all_kinds()};
 
 	return packet_send(listener, &request.header, GPUMEM_MSG_LISTEN, 0, sizeof(request));
 }
@@ -160,24 +171,54 @@ static bool listener_hang_up(struct listener *listener, bool answered)
 	return answered;
 }
 
+static uint32_t kind_of(const struct gpumem_msg_notice *notice)
+{
+	static const uint32_t kinds[] = {[GPUMEM_NOTICE_PARK] = GPUMEM_LISTEN_PARK,
+					 [GPUMEM_NOTICE_UNPARK] = GPUMEM_LISTEN_PARK,
+					 [GPUMEM_NOTICE_MEMORY] = GPUMEM_LISTEN_MEMORY,
+					 [GPUMEM_NOTICE_RECALL] = GPUMEM_LISTEN_RECALL,
+					 [GPUMEM_NOTICE_END] = GPUMEM_LISTEN_END};
+
+	return kinds[notice->what];
+}
+
+static struct listening taker_at(unsigned i)
+{
+	CLIENT_CALL();
+	scoped_lock(&listeners_lock);
+	return notice_takers[i];
+}
+
+/* Whether the packet is a notice, or the daemon's answer. */
+static bool packet_take(const struct listener *listener, const void *packet, size_t bytes)
+{
+	struct gpumem_msg_notice notice;
+	int rc = client_answer_notice(packet, bytes, &notice);
+
+	for (unsigned i = 0; rc >= 0 && i < CLIENT_TAKERS; i++) {
+		struct listening listening = taker_at(i);
+
+		if (rc == 0 && listening.kinds & kind_of(&notice))
+			listening.taker->take(listener->device, &notice);
+		else if (rc == 1 && listening.kinds && listening.taker->connected)
+			listening.taker->connected(listener->device);
+	}
+	return rc >= 0;
+}
+
 /* Takes notices until the connection ends. Whether the daemon has ever answered. */
 static bool notices_take(const struct listener *listener)
 {
-	struct gpumem_msg_notice notice;
-	char packet[sizeof(notice) + 1];
+	char packet[sizeof(struct gpumem_msg_notice) + 1];
 	bool answered = false;
 
 	while (socket_is_ours(listener)) {
 		ssize_t n = recv(listener->fd, packet, sizeof(packet), 0);
 		if (n < 0 && errno == EINTR)
 			continue;
-		CLIENT_CALL();
-		int rc = n <= 0 ? -EPIPE : client_answer_notice(packet, (size_t)n, &notice);
-		if (rc < 0)
+		if (n <= 0 || !packet_take(listener, packet, (size_t)n))
 			return answered;
 		answered = true;
-		if (rc == 0)
-			client_notice_take(listener->device, &notice);
 	}
 	return answered;
 }
@@ -221,36 +262,36 @@ static void file_listen(struct gpumem *file, void *unused)
 }
 
 /* Under listeners_lock. */
-static void listen_begin(void)
+static struct listening *taker_find(const struct client_notices *taker)
 {
-	if (is_listening || client_driver_thread_enabled())
+	struct listening *at = notice_takers;
+
+	while (at->taker && at->taker != taker)
+		at++;
+	at->taker = taker;
+	return at;
+}
+
+void client_listen_for(const struct client_notices *taker, uint32_t kinds)
+{
+	scoped_lock(&listeners_lock);
+	uint32_t before = all_kinds();
+
+	if (client_driver_thread_enabled())
 		return;
 	client_fork_handler_register(&fork_handler);
-	is_listening = true;
-	client_files_each(file_listen, NULL);
-}
-
-void client_listen(void)
-{
-	scoped_lock(&listeners_lock);
-	listen_begin();
-}
-
-void client_listen_for(uint32_t flags)
-{
-	scoped_lock(&listeners_lock);
-	if (listen_flags != flags) {
-		listen_flags = flags;
+	taker_find(taker)->kinds = kinds;
+	if (!before)
+		client_files_each(file_listen, NULL);
+	else if (all_kinds() != before)
 		for (const struct listener *at = listener_list; at; at = at->next)
 			listen_send(at);
-	}
-	listen_begin();
 }
 
 void client_listen_file(struct gpumem *file)
 {
 	scoped_lock(&listeners_lock);
-	if (!is_listening)
+	if (!all_kinds())
 		return;
 	scoped_lock(&file->lock);
 	file_listen(file, NULL);

@@ -9,13 +9,22 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/protocol.h"
+
 struct gpumem;
 
-/* Listens from now on, also for files that are opened later. Not in the preload library, which
- * cannot give back what its program uses. */
-void client_listen(void);
-/* Listens for these notices: enum gpumem_listen_flags. */
-void client_listen_for(uint32_t flags);
+/* Who acts on notices, in the listener's thread, outside the gate. Both functions get the mount. */
+struct client_notices {
+	void (*take)(dev_t device, const struct gpumem_msg_notice *notice);
+	/* The daemon may have sent notices that did not come. Or NULL. */
+	void (*connected)(dev_t device);
+};
+
+/* Listens for these kinds of notices, enum gpumem_listen_flags, from now on, also for files that
+ * are opened later. 0: for none. Of at most CLIENT_TAKERS. Not in the preload library, which cannot
+ * give back what its program uses. */
+#define CLIENT_TAKERS 2
+void client_listen_for(const struct client_notices *taker, uint32_t kinds);
 /* A file was opened, which must be in the list of files. */
 void client_listen_file(struct gpumem *file);
 /* Answers the notice of a number to the daemon of a mount. */

@@ -147,10 +147,11 @@ static bool notice_add(const struct notice *notice)
 	return true;
 }
 
-void client_notice_take(dev_t device, const struct gpumem_msg_notice *message)
+static void notice_take(dev_t device, const struct gpumem_msg_notice *message)
 {
 	const struct notice notice = {.device = device, .message = *message};
 
+	CLIENT_CALL();
 	client_fork_handler_register(&fork_handler);
 	if (message->flags & GPUMEM_NOTICE_NOW) {
 		scoped_lock(&action_lock);
@@ -158,6 +159,25 @@ void client_notice_take(dev_t device, const struct gpumem_msg_notice *message)
 	} else if (!notice_add(&notice) && message->what != GPUMEM_NOTICE_MEMORY) {
 		client_listener_answer(device, message->header.request, EBUSY, 0);
 	}
+}
+
+static const struct client_notices notices_taker = {.take = notice_take};
+
+/* Under action_lock. */
+static void notices_listen(void)
+{
+	bool asks;
+
+	pthread_mutex_lock(&notices_lock);
+	asks = on_pressure != NULL;
+	pthread_mutex_unlock(&notices_lock);
+	client_listen_for(&notices_taker, GPUMEM_LISTEN_PARK | (asks ? GPUMEM_LISTEN_MEMORY : 0));
+}
+
+void client_safe_points_begin(void)
+{
+	scoped_lock(&action_lock);
+	notices_listen();
 }
 
 /* Under action_lock: takes the notice that came first. */
@@ -209,9 +229,9 @@ static void notices_act(struct point *point)
 	/* All locks are taken inside the gate, so that no child finds one held. */
 	CLIENT_CALL();
 	client_fork_handler_register(&fork_handler);
-	if (atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN)
-		client_listen();
 	scoped_lock(&action_lock);
+	if (atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN)
+		notices_listen();
 	while (point->n < NOTICES_MAX && notice_next(&notice)) {
 		if (notice.message.what != GPUMEM_NOTICE_MEMORY)
 			notice_act(&notice);
@@ -254,7 +274,6 @@ int gpumem_on_pressure(void (*callback)(uint64_t bytes, unsigned device, void *c
 	on_pressure = callback;
 	on_pressure_context = context;
 	pthread_mutex_unlock(&notices_lock);
-	client_listen_for(callback ? GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_MEMORY
-				   : GPUMEM_LISTEN_PARK);
+	notices_listen();
 	return 0;
 }

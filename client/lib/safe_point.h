@@ -4,11 +4,7 @@
 #ifndef CLIENT_LIB_SAFE_POINT_H
 #define CLIENT_LIB_SAFE_POINT_H
 
-#include <sys/types.h>
-
-#include "common/protocol.h"
-
-/* A notice of the daemon of a mount. By the listener's thread, inside the gate. */
-void client_notice_take(dev_t device, const struct gpumem_msg_notice *notice);
+/* Listens for such requests from now on. Inside the gate. */
+void client_safe_points_begin(void);
 
 #endif
