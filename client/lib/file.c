@@ -70,6 +70,7 @@ static int file_new(int fd, enum client_fd kind, int flags, int lease_from,
 	new_file->identity = identity_read(fd);
 	new_file->fd_kind = kind;
 	new_file->flags = flags;
+	new_file->end = CLIENT_END_NEW;
 	int rc = client_connection_lease(lease_from, flags, adopted, &new_file->connection,
 					 &new_file->layout);
 	if (rc < 0) {
@@ -133,6 +134,8 @@ int client_file_free(struct gpumem *file)
 	if (file->pending)
 		client_replace_abandon(file->pending);
 	free(file->pending);
+	if (file->end.fd >= 0)
+		close(file->end.fd);
 	close(file->fd);
 	pthread_mutex_destroy(&file->lock);
 	free(file);
@@ -191,6 +194,7 @@ static void file_forked(struct gpumem *file)
 	file->layout.lease = 0;
 	file->connection = NULL;
 	file->parked = file->on_request = file->exported = false;
+	file->end = (struct client_end){.fd = file->end.fd};
 	if (file->device.vendor)
 		client_file_ops(file)->device_forget(&file->device);
 	client_file_ops(file)->host_forget(&file->host);

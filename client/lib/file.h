@@ -9,6 +9,7 @@
 
 #include "client/core/connection.h"
 #include "client/gpu/gpu.h"
+#include "client/lib/end.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
 
@@ -47,6 +48,7 @@ struct gpumem {
 	bool parked;			/* park.h: no lease, no mappings, but the addresses */
 	bool on_request;		/* parked, by a notice */
 	bool exported;			/* the program has descriptors of the memory */
+	struct client_end end;		/* end.h */
 	struct client_stamp stamp;	/* of the file when it was parked */
 	uint64_t size_min; /* bytes that the file must still have after parking: an arena's */
 };

@@ -161,7 +161,10 @@ gpumem *gpumem_open_fd(int fd)
 int gpumem_close(gpumem *file)
 {
 	CLIENT_CALL();
-	return file ? client_errno_return(client_file_free(file)) : 0;
+	if (!file)
+		return 0;
+	client_end_forget(file);
+	return client_errno_return(client_file_free(file));
 }
 
 static void info_fill(const struct gpumem *file, struct gpumem_info *info)

@@ -113,6 +113,19 @@ GPUMEM_API gpumem *gpumem_share_fds(const char *path, const int *fds, const size
 				    size_t n_pieces, size_t skip, size_t bytes, mode_t mode,
 				    int flags);
 
+/* Has callback called, a single time, when the process that shared the file's memory (gpumem_share)
+ * has ended, or has closed its handle: by a thread of the library, or by this call if that was
+ * before. The memory stays mapped until gpumem_close; reads and writes of the file fail with EIO.
+ * The callback may call any function, gpumem_close(file) too. No other file ends so; nor does a
+ * parked file, whose gpumem_unpark fails instead.
+ *
+ * A handle has a single callback; NULL: none, and after this call or gpumem_close no other thread
+ * is in the callback. In a child of fork there is no callback. context is passed on. */
+GPUMEM_API int gpumem_on_end(gpumem *file, void (*callback)(gpumem *file, void *context),
+			     void *context);
+/* A descriptor, for poll(2), that is readable from then on. The descriptor is the handle's, until
+ * gpumem_close, and the same at each call. -1: EMFILE, ENFILE, ENOMEM. */
+GPUMEM_API int gpumem_end_fd(gpumem *file);
 /* Gives a file of GPUMEM_CREATE_PENDING its name, in one step: other processes see the old file or
  * all of the new file. A pending file that is closed, or whose process ends, is gone. After a
  * failure the path is unchanged, and the file remains without a name until gpumem_close. EINVAL:

@@ -257,7 +257,7 @@ static void listener_start(dev_t device)
 static void file_listen(struct gpumem *file, void *unused)
 {
 	(void)unused;
-	if (client_file_holds_gpu(file))
+	if (client_file_holds_gpu(file) || file->end.watched)
 		listener_start(file->identity.device);
 }
 

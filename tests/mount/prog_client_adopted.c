@@ -9,6 +9,7 @@
 
 #include "tests/mount/client_gpu.h"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 
@@ -211,11 +212,11 @@ static uint64_t used(void)
 	return (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize;
 }
 
-static void the_name_goes_with_the_process(void)
+/* A process that shares its memory and waits. */
+static pid_t producer_start(void)
 {
-	uint64_t before = on_gpu() ? 0 : used(), after;
-	char byte;
 	int ready[2];
+	char byte;
 
 	OK(pipe(ready));
 	pid_t pid = OK(fork());
@@ -223,11 +224,22 @@ static void the_name_goes_with_the_process(void)
 	if (pid == 0) {
 		memory_make();
 		shared("shared", 0);
-		OK(link("shared", "again"));
 		OK(write(ready[1], "", 1));
 		pause();
 	}
 	OK(read(ready[0], &byte, 1));
+	OK(close(ready[0]));
+	OK(close(ready[1]));
+	return pid;
+}
+
+static void the_name_goes_with_the_process(void)
+{
+	uint64_t before = on_gpu() ? 0 : used(), after = 0;
+	char byte;
+	pid_t pid = producer_start();
+
+	OK(link("shared", "again"));
 	int fd = OK(open("shared", O_RDWR));
 
 	read_all(fd, &byte, 1, 0);
@@ -356,38 +368,94 @@ static void a_killed_daemon_changes_nothing(void)
 	FAILS(EIO, pread(fd, &byte, 1, 0));
 }
 
+static atomic_uint n_told;
+
+static void count_end(gpumem *file, void *wanted)
+{
+	EQUAL((intptr_t)file, (intptr_t) * (gpumem **)wanted);
+	n_told++;
+}
+
+static void count_end_and_close(gpumem *file, void *unused)
+{
+	(void)unused;
+	GOOD(gpumem_close(file));
+	n_told++;
+}
+
+static bool is_readable(int fd)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	return OK(poll(&poll_fd, 1, 0)) == 1;
+}
+
 static void process_and_daemon_killed(void)
 {
-	char byte;
-	int ready[2];
-
 	for (int turn = 0; turn < repeats(10, 3); turn++) {
-		OK(pipe(ready));
-		pid_t pid = OK(fork());
+		pid_t pid = producer_start();
+		gpumem *file = lease("shared", O_RDWR);
 
-		if (pid == 0) {
-			memory_make();
-			shared("shared", 0);
-			OK(write(ready[1], "", 1));
-			pause();
-		}
-		OK(read(ready[0], &byte, 1));
+		GOOD(gpumem_on_end(file, count_end, &file));
 		pid_t daemon = serving_daemon(keeper_pid());
 
 		OK(kill(turn % 2 ? pid : daemon, SIGKILL));
 		OK(kill(turn % 2 ? daemon : pid, SIGKILL));
 		OK(waitpid(pid, NULL, 0));
-		AWAIT(!exists("shared"));
+		AWAIT(!exists("shared") && n_told == (unsigned)turn + 1);
 		CHECK(!exists("shared"));
-		OK(close(ready[0]));
-		OK(close(ready[1]));
+		EQUAL(n_told, turn + 1);
+		GOOD(gpumem_close(file));
 	}
 }
 
-/* What counts the memory of the whole mount is first: the memory of a test before it
+static void consumers_are_told(void)
+{
+	pid_t pid = producer_start();
+	gpumem *file = lease("shared", O_RDWR), *closed = lease("shared", O_RDWR);
+	gpumem *reader = lease("shared", O_RDONLY), *forgotten = lease("shared", O_RDWR);
+	int fd = OK(gpumem_end_fd(file));
+
+	GOOD(gpumem_on_end(file, count_end, &file));
+	GOOD(gpumem_on_end(closed, count_end_and_close, NULL));
+	GOOD(gpumem_on_end(reader, count_end, &reader));
+	GOOD(gpumem_on_end(forgotten, count_end, NULL));
+	GOOD(gpumem_on_end(forgotten, NULL, NULL));
+	usleep(50000);
+	EQUAL(n_told, 0);
+	CHECK(!is_readable(fd));
+	OK(kill(pid, SIGKILL));
+	OK(waitpid(pid, NULL, 0));
+	AWAIT(n_told == 3);
+	EQUAL(n_told, 3);
+	CHECK(is_readable(fd));
+	/* At once, as the process has ended before. */
+	GOOD(gpumem_on_end(file, count_end, &file));
+	EQUAL(n_told, 4);
+	CHECK(is_readable(OK(gpumem_end_fd(forgotten))));
+	GOOD(gpumem_close(file));
+	GOOD(gpumem_close(reader));
+	GOOD(gpumem_close(forgotten));
+}
+
+/* The end of the handle is the end, too. */
+static void consumers_are_told_of_a_close(void)
+{
+	memory_make();
+	gpumem *file = shared("shared", 0), *other = lease("shared", O_RDWR);
+
+	GOOD(gpumem_on_end(other, count_end, &other));
+	GOOD(gpumem_close(file));
+	AWAIT(n_told == 1);
+	EQUAL(n_told, 1);
+	GOOD(gpumem_close(other));
+}
+
+/* The test that counts the memory of the whole mount is first: the memory of a test before it
  * may be freed a moment after that test has ended. */
 CLIENT_PROG(TEST(the_name_goes_with_the_process), TEST(another_process_maps_it),
 	    TEST(read_written_and_copied), TEST(what_stays_as_it_is), TEST(it_stays_on_request),
 	    TEST(a_sharer_keeps_what_it_has), TEST(lies_are_refused),
 	    TEST(only_root_and_the_daemons_user), TEST(a_killed_daemon_changes_nothing),
-	    TEST(process_and_daemon_killed))
+	    TEST(process_and_daemon_killed), TEST(consumers_are_told),
+	    TEST(consumers_are_told_of_a_close))

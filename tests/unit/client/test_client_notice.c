@@ -276,6 +276,90 @@ START_TEST(no_safe_point)
 }
 END_TEST
 
+static atomic_uint n_ended;
+
+static void count_end(gpumem *ended, void *context)
+{
+	ck_assert_ptr_eq(ended, context);
+	atomic_fetch_add(&n_ended, 1);
+}
+
+/* The notice is of a single file of the mount, and may come again. */
+START_TEST(the_end_of_a_process)
+{
+	struct gpumem_msg_notice notice = notice_of(0, GPUMEM_NOTICE_END);
+
+	file_open();
+	ck_assert_int_eq(gpumem_on_end(file, count_end, file), 0);
+	UNIT_AWAIT(listens(GPUMEM_LISTEN_END));
+	listen_until(GPUMEM_LISTEN_PARK | GPUMEM_LISTEN_END);
+	notice.inode = file->identity.inode + 1;
+	notice_send(&notice);
+	notice.inode = file->identity.inode;
+	notice_send(&notice);
+	notice_send(&notice);
+	eventually(&n_ended, 1);
+	notify(5, GPUMEM_NOTICE_UNPARK, GPUMEM_NOTICE_NOW);
+	eventually(&fake.answers, 1);
+	ck_assert_uint_eq(atomic_load(&n_ended), 1);
+	ck_assert_int_eq(gpumem_close(file), 0);
+}
+END_TEST
+
+/* After the connection is back, the process asks about its leases. */
+START_TEST(an_end_that_was_missed)
+{
+	file_open();
+	int fd = gpumem_end_fd(file);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(gpumem_on_end(file, count_end, file), 0);
+	UNIT_AWAIT(listens(GPUMEM_LISTEN_END));
+	FAKE(fake.refuse = ESTALE; shutdown(fake.listener, SHUT_RDWR));
+	eventually(&n_ended, 1);
+	ck_assert_int_eq(read(fd, &(uint64_t){0}, sizeof(uint64_t)), sizeof(uint64_t));
+	ck_assert_int_eq(gpumem_close(file), 0);
+}
+END_TEST
+
+static atomic_bool in_callback, may_end;
+
+static void call_slowly(gpumem *ended, void *context)
+{
+	(void)ended;
+	atomic_store(&in_callback, true);
+	while (!atomic_load(&may_end))
+		usleep(1000);
+	atomic_store((atomic_bool *)context, true);
+}
+
+static void *end_soon(void *unused)
+{
+	usleep(20000);
+	atomic_store(&may_end, true);
+	return unused;
+}
+
+START_TEST(a_close_waits_for_the_callback)
+{
+	atomic_bool ended = false;
+	pthread_t thread;
+
+	file_open();
+	ck_assert_int_eq(gpumem_on_end(file, call_slowly, &ended), 0);
+	UNIT_AWAIT(listens(GPUMEM_LISTEN_END));
+	struct gpumem_msg_notice notice = notice_of(0, GPUMEM_NOTICE_END);
+
+	notice.inode = file->identity.inode;
+	notice_send(&notice);
+	UNIT_AWAIT(atomic_load(&in_callback));
+	pthread_create(&thread, NULL, end_soon, NULL);
+	ck_assert_int_eq(gpumem_close(file), 0);
+	ck_assert(atomic_load(&ended));
+	pthread_join(thread, NULL);
+}
+END_TEST
+
 static atomic_bool stop;
 
 static void *points_main(void *unused)
@@ -418,6 +502,9 @@ int main(void)
 	tcase_add_test(tests, malformed);
 	tcase_add_test(tests, deaf_daemon);
 	tcase_add_test(tests, no_safe_point);
+	tcase_add_test(tests, the_end_of_a_process);
+	tcase_add_test(tests, an_end_that_was_missed);
+	tcase_add_test(tests, a_close_waits_for_the_callback);
 	tcase_add_test(tests, threads);
 	tcase_add_test(tests, forks_at_safe_points);
 	tcase_add_test(tests, a_file_at_a_time);
