@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from . import _cuda, _native, _pieces
@@ -121,6 +121,8 @@ class FileMemory(Memory):
     """A lease and its mappings, each made on first use."""
 
     shared: Any = None  # the array of another allocator whose memory this is
+    _ended: Optional[Callable[[], Any]] = None
+    _watched: weakref.WeakValueDictionary[int, FileMemory] = weakref.WeakValueDictionary()  # by handle
     _alive: weakref.WeakSet[FileMemory] = weakref.WeakSet()
     _adding = threading.Lock()
 
@@ -232,6 +234,25 @@ class FileMemory(Memory):
     def export(self, for_reading: bool) -> list[_pieces.Piece]:
         return _pieces.pieces(self._handle, for_reading, self.name)
 
+    def on_end(self, function: Optional[Callable[[], Any]]) -> None:
+        self._ended = function
+        self._watched[self._handle] = self
+        given = _native.EndFunction() if function is None else _on_end
+        _native.check(_native.library().gpumem_on_end(self._handle, given, None), self.name)
+
+    @classmethod
+    def call_ended(cls, handle: int) -> None:
+        memory = cls._watched.get(handle)
+        function = memory._ended if memory is not None else None
+        if function is not None:
+            function()
+
+    def end_fd(self) -> int:
+        fd: int = _native.library().gpumem_end_fd(self._handle)
+        if fd < 0:
+            raise _native.failure(self.name)
+        return fd
+
     def flush(self) -> None:
         _native.check(_native.library().gpumem_flush(self._handle), self.name)
 
@@ -309,6 +330,10 @@ class FileMemory(Memory):
             raise BufferError(f"{self.name} is memory of a GPU that only its framework copies: import the view, and copy "
                               "the tensor")
         return DeviceCopy(self, offset, size)
+
+
+# Never freed: a thread of the library may be about to call the function while another sets the next.
+_on_end = _native.EndFunction(lambda handle, _context: FileMemory.call_ended(handle))
 
 
 class HostCopy(Memory):

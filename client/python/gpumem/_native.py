@@ -93,6 +93,7 @@ class SafeTensors(ctypes.Structure):
 
 
 PressureFunction = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint, ctypes.c_void_p)
+EndFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
@@ -103,6 +104,8 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_create": (handle, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int]),
         "gpumem_share": (
             handle, [ctypes.c_char_p, ctypes.c_ulonglong, ctypes.c_size_t, ctypes.c_uint, ctypes.c_int]),
+        "gpumem_on_end": (ctypes.c_int, [handle, EndFunction, ctypes.c_void_p]),
+        "gpumem_end_fd": (ctypes.c_int, [handle]),
         "gpumem_publish": (ctypes.c_int, [handle]),
         "gpumem_close": (ctypes.c_int, [handle]),
         "gpumem_get_info": (ctypes.c_int, [handle, ctypes.POINTER(Info)]),

@@ -9,7 +9,7 @@ import math
 import operator
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional, Union
 
 from . import _cuda, _dlpack, _dtypes, _modes, _native
@@ -358,6 +358,16 @@ class Buffer(_Exports):
         for_reading: a promise not to write, without which a read-only file is a PermissionError. OSError with ENOTSUP:
         memory of the system."""
         return self._file().export(for_reading)
+
+    def on_end(self, function: Optional[Callable[[], Any]]) -> None:
+        """Has function() called once, by another thread, when the process that shared the file's memory (gpumem.share)
+        has ended or has released it; by this call if that was before. The memory stays, and reads of the file fail
+        with EIO. None: no function. A child of fork has none."""
+        self._file().on_end(function)
+
+    def end_fd(self) -> int:
+        """A descriptor that is readable from then on, for select and event loops. It is the buffer's."""
+        return self._file().end_fd()
 
     def park(self) -> None:
         """Gives the memory back for a while: ends the lease and unmaps the file, and keeps its addresses. Meanwhile the

@@ -153,6 +153,19 @@ gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 	return file;
 }
 
+/* Calls at once. */
+int gpumem_on_end(gpumem *file, void (*callback)(gpumem *file, void *context), void *context)
+{
+	if (callback)
+		callback(file, context);
+	return 0;
+}
+
+int gpumem_end_fd(gpumem *file)
+{
+	return file->fd;
+}
+
 int gpumem_publish(gpumem *file)
 {
 	char name[PATH_MAX];

@@ -52,6 +52,21 @@ class Sharing(Case):
         gc.collect()
         self.assertIsNone(reference())
 
+    def test_the_end_of_the_process(self):
+        gpumem.share(self.gpu / "shared", Array(b"some bytes"))
+        buffer = gpumem.open(self.gpu / "shared")
+        calls = []
+        buffer.on_end(lambda: calls.append(buffer))
+        self.assertEqual(calls, [buffer])
+        buffer.on_end(None)
+        self.assertEqual(calls, [buffer])
+        self.assertGreaterEqual(buffer.end_fd(), 0)
+        reference = weakref.ref(buffer)
+        del buffer
+        calls.clear()
+        gc.collect()
+        self.assertIsNone(reference())
+
     def test_exclusive(self):
         path = self.file(content=b"old")
         with self.assertRaises(FileExistsError):
