@@ -2,7 +2,9 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Costs of gpumem_share, in turns with the driver's own export and import of as much memory:
  *   adopted FOLDER PIECES MIB ROUNDS   so many allocations of so many MiB each; another process,
- *                                      which has a context of its own, maps the file by its path */
+ *                                      which has a context of its own, maps the file by its path,
+ *                                      and is told of the end of the producer's handle */
+#include <poll.h>
 #include <sys/wait.h>
 
 #include "tests/gpu/pointers.h"
@@ -11,9 +13,9 @@
 #define ROUNDS_MAX 1000
 #define FILL	   7
 
-enum cost { SHARE, POINTER, EXPORT, IMPORT, COSTS };
+enum cost { SHARE, POINTER, TOLD, EXPORT, IMPORT, COSTS };
 
-static const char *const cost_names[COSTS] = {"share", "pointer", "export", "import"};
+static const char *const cost_names[COSTS] = {"share", "pointer", "told", "export", "import"};
 
 struct memory {
 	gm_CUdeviceptr at;
@@ -68,34 +70,50 @@ static void memory_free(const struct gpu *gpu, const struct memory *memory)
 
 /* --- the consumer ---------------------------------------------------------------------------- */
 
-static double file_map(struct gpu *gpu, const char *path, uint64_t bytes)
+/* Of the consumer, twice a round. */
+struct answer {
+	double seconds; /* from the path to the pointer */
+	double told; /* when it learned of the end: measure_now, the same clock in all processes */
+};
+
+static void answer_write(int answers, const struct answer *answer)
+{
+	if (write(answers, answer, sizeof(*answer)) != sizeof(*answer))
+		FAIL("write: %s", strerror(errno));
+}
+
+/* Answers with the time of the way to the pointer, and again at the end of the file's process. */
+static void file_map(struct gpu *gpu, const char *path, uint64_t bytes, int answers)
 {
 	double start = measure_now();
 	gpumem *file = lease(path);
 	gm_CUdeviceptr at = device_pointer(file);
-	double seconds = measure_now() - start;
+	struct answer answer = {.seconds = measure_now() - start};
+	struct pollfd end = {.fd = gpumem_end_fd(file), .events = POLLIN};
 	unsigned char last = 0;
 
+	if (end.fd < 0)
+		FAIL("gpumem_end_fd: %s", gpumem_error());
 	MUST(gpu->cuMemcpyDtoH(&last, at + bytes - 1, 1));
 	if (last != FILL)
 		FAIL("the last byte is %u", last);
+	answer_write(answers, &answer);
+	if (poll(&end, 1, 10000) != 1)
+		FAIL("the end of the process was not told");
+	answer.told = measure_now();
 	GOOD(gpumem_close(file));
-	return seconds;
+	answer_write(answers, &answer);
 }
 
-/* For each byte from the producer, maps the file and answers with the time. */
+/* Serves a round for each byte from the producer. */
 static void consume(const char *path, uint64_t bytes, const uint8_t uuid[16], int asks, int answers)
 {
 	struct gpu gpu;
 	char byte;
 
 	gpu_use(&gpu, uuid);
-	while (read(asks, &byte, 1) == 1) {
-		double seconds = file_map(&gpu, path, bytes);
-
-		if (write(answers, &seconds, sizeof(seconds)) != sizeof(seconds))
-			FAIL("write: %s", strerror(errno));
-	}
+	while (read(asks, &byte, 1) == 1)
+		file_map(&gpu, path, bytes, answers);
 	exit(0);
 }
 
@@ -134,14 +152,13 @@ static void consumer_end(const struct consumer *consumer)
 		FAIL("the consumer failed");
 }
 
-static double ask(const struct consumer *consumer)
+static struct answer answer_read(const struct consumer *consumer)
 {
-	double seconds;
+	struct answer answer;
 
-	if (write(consumer->asks, "", 1) != 1 ||
-	    read(consumer->answers, &seconds, sizeof(seconds)) != sizeof(seconds))
+	if (read(consumer->answers, &answer, sizeof(answer)) != sizeof(answer))
 		FAIL("the consumer has ended");
-	return seconds;
+	return answer;
 }
 
 static void ours(const struct gpu *gpu, const char *path, const struct memory *sizes,
@@ -156,8 +173,12 @@ static void ours(const struct gpu *gpu, const char *path, const struct memory *s
 	seconds[SHARE] = measure_now() - start;
 	if (!file)
 		FAIL("gpumem_share: %s", gpumem_error());
-	seconds[POINTER] = ask(consumer);
+	if (write(consumer->asks, "", 1) != 1)
+		FAIL("write: %s", strerror(errno));
+	seconds[POINTER] = answer_read(consumer).seconds;
+	start = measure_now();
 	GOOD(gpumem_close(file));
+	seconds[TOLD] = answer_read(consumer).told - start;
 	memory_free(gpu, &memory);
 }
 
