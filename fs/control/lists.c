@@ -42,6 +42,8 @@ const char *control_list_access(const struct lease_entry *lease)
 {
 	if (lease->private)
 		return "copy";
+	if (lease->produces)
+		return "own";
 	return lease->access == GPUMEM_ACCESS_WRITE ? "rw" : "ro";
 }
 

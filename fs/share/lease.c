@@ -105,6 +105,7 @@ static void lease_publish(struct share *share, const struct share_connection *co
 	    .uid = connection->uid,
 	    .access = lease->access,
 	    .private = lease->private,
+	    .produces = lease->produces,
 	    .since = lease->since,
 	};
 	lease_list_add(lease_list_of(share->fs), &lease->listed);

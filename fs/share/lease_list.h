@@ -28,6 +28,7 @@ struct lease_entry {
 	uid_t uid;
 	enum gpumem_access access;
 	bool private;  /* a copy for this lease alone */
+	bool produces; /* the file is the holder's memory, and ends with the lease */
 	int64_t since; /* clock_ns */
 	unsigned volume;
 	uint64_t bytes; /* as counted in the sums */

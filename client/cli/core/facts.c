@@ -157,7 +157,7 @@ char *facts_line(const char *text, const char *name)
 /* The least right stands for an access that this version does not know. */
 static const char *access_known(const char *text)
 {
-	static const char *const accesses[] = {"rw", "copy"};
+	static const char *const accesses[] = {"rw", "copy", "own"};
 
 	for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++)
 		if (strcmp(text, accesses[i]) == 0)

@@ -26,7 +26,7 @@ char *facts_line(const char *text, const char *name);
 /* A lease, as stats.json has it. */
 struct sharer {
 	uint64_t bytes;	    /* of the file */
-	const char *access; /* "rw", "ro", or "copy" */
+	const char *access; /* "rw", "ro", "copy" or "own" */
 	uid_t uid;
 	pid_t pid;     /* in the daemon's namespace */
 	int64_t start; /* seconds since the epoch */

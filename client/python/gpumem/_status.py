@@ -17,8 +17,8 @@ _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 
 class Sharer(NamedTuple):
-    """A lease. access: "rw", "ro", or "copy" for a private copy. since: seconds since the epoch. path: None for a file
-    that the caller may not see."""
+    """A lease. access: "rw", "ro", "copy" for a private copy, or "own" for the process that shared its memory as the
+    file. since: seconds since the epoch. path: None for a file that the caller may not see."""
 
     pid: int
     uid: int
