@@ -5,7 +5,7 @@
  *
  *   open PATH r|w    map    read OFFSET    store OFFSET VALUE    write OFFSET VALUE (and flush)
  *   extend    size    flags    close    device (map, for read and store)    number    undevice
- *   park    pieces
+ *   share PATH BYTES (memory of its own)    park    pieces
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/lib/gpumem.h"
 
@@ -37,6 +39,18 @@ static struct gpumem_info info(void)
 	return info;
 }
 
+/* Shares memory of a simulated GPU. */
+static void share(const char *path, size_t shared_bytes)
+{
+	const size_t piece = 2 << 20;
+	int fd = memfd_create("own", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (ftruncate(fd, (off_t)piece) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0)
+		file = gpumem_share_fds(path, &fd, &piece, 1, 0, shared_bytes, 0644, 0);
+	answer(file, 0);
+	close(fd);
+}
+
 static void run(const char *command, const char *argument, const char *value)
 {
 	size_t at = strtoull(argument, NULL, 0);
@@ -44,6 +58,8 @@ static void run(const char *command, const char *argument, const char *value)
 	if (!strcmp(command, "open")) {
 		file = gpumem_open(argument, *value == 'w' ? O_RDWR : O_RDONLY);
 		answer(file, 0);
+	} else if (!strcmp(command, "share")) {
+		share(argument, strtoull(value, NULL, 0));
 	} else if (!strcmp(command, "close")) {
 		answer(gpumem_close(file) == 0, 0);
 	} else if (!file || (!mapped && (!strcmp(command, "read") || !strcmp(command, "store") ||

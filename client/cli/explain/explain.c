@@ -60,13 +60,13 @@ static const char *command_shown(const char *command)
 static void use_row(struct table *table, const json_t *row)
 {
 	const char *manner = text_of(row, "manner"), *access = text_of(row, "access");
-	bool in_place = strcmp(manner, "in place") == 0;
+	bool in_place = strcmp(manner, "in place") == 0, own = strcmp(access, "own") == 0;
 
 	table_cell(table, COLOUR_STRONG, "%d", (int)facts_number(row, "pid"));
 	table_user(table, COLOUR_NONE, row);
 	table_cell(table, COLOUR_NONE, "%.*s", COMMAND_CELLS,
 		   command_shown(text_of(row, "command")));
-	table_cell(table, in_place ? COLOUR_GOOD : COLOUR_WARN, "%s%s%s", manner,
+	table_cell(table, in_place || own ? COLOUR_GOOD : COLOUR_WARN, "%s%s%s", manner,
 		   in_place && *access ? ", " : "", in_place ? access : "");
 	table_cell(table, COLOUR_NONE, "%s", text_of(row, "path"));
 	table_cell(table, COLOUR_NONE, "%s", text_of(row, "advice"));

@@ -99,6 +99,12 @@ static void lease_add(void *context, const struct sharer *sharer)
 							 .path = path,
 							 .inside = sharer->path});
 
+	/* A file that was made without a name has none in /proc ever. */
+	if (use && *sharer->path == '/' && strcmp(use->path, path) != 0) {
+		free(use->path);
+		use->path = path;
+		path = NULL;
+	}
 	/* Of several leases of a process the one with the memory itself counts. */
 	if (use && (!use->lease || strcmp(use->lease, "copy") == 0))
 		use->lease = sharer->access;
@@ -268,6 +274,8 @@ static bool has_memory(const struct use *use)
 
 const char *use_manner(const struct use *use)
 {
+	if (use->lease && strcmp(use->lease, "own") == 0)
+		return "its own memory: the file ends with the process";
 	if (has_memory(use))
 		return "in place";
 	if (use->lease)
