@@ -42,6 +42,15 @@ def _range(array: Any) -> tuple[int, int]:
     return interface["data"][0], itemsize * math.prod(shape)
 
 
+def share_range(path: Any, address: int, size: int, array: Any, exclusive: bool, stays: bool) -> FileMemory:
+    """The memory of a new file, which keeps the array: size bytes from a device address on."""
+    name = _native.path_name(path)
+    flags = (_EXCL if exclusive else 0) | (_STAYS if stays else 0)
+    memory = FileMemory(_native.library().gpumem_share(os.fsencode(name), address, size, 0o666, flags), name, os.O_RDWR)
+    memory.shared = array
+    return memory
+
+
 def share(path: Union[str, bytes, os.PathLike[Any]], array: Any, exclusive: bool = False, stays: bool = False) -> Buffer:
     """Makes a file on gpumemfs whose bytes are those of an array on a GPU, without a copy, and returns the file's
     buffer, which keeps the array.
@@ -58,8 +67,4 @@ def share(path: Union[str, bytes, os.PathLike[Any]], array: Any, exclusive: bool
     address, size = _range(array)
     if not size:
         raise ValueError("the array is empty")
-    name = _native.path_name(path)
-    flags = (_EXCL if exclusive else 0) | (_STAYS if stays else 0)
-    memory = FileMemory(_native.library().gpumem_share(os.fsencode(name), address, size, 0o666, flags), name, os.O_RDWR)
-    memory.shared = array
-    return Buffer(memory)
+    return Buffer(share_range(path, address, size, array, exclusive, stays))

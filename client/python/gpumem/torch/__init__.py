@@ -27,7 +27,8 @@ from ._load import load_file, load_model
 from ._open import Slice, safe_open
 from ._pool import pool, pool_place
 from ._save import empty, save_file
+from ._sets import Shared, Tensors, attach, share
 from ._sleep import sleep, wake
 
-__all__ = ["SafetensorError", "Slice", "empty", "load_file", "load_model", "pool", "pool_place", "safe_open",
-           "save_file", "sleep", "wake"]
+__all__ = ["SafetensorError", "Shared", "Slice", "Tensors", "attach", "empty", "load_file", "load_model", "pool",
+           "pool_place", "safe_open", "save_file", "share", "sleep", "wake"]
