@@ -174,8 +174,17 @@ static void notices_listen(void)
 	client_listen_for(&notices_taker, GPUMEM_LISTEN_PARK | (asks ? GPUMEM_LISTEN_MEMORY : 0));
 }
 
+/* Whether this call is to begin to listen. */
+static bool attention_listen(void)
+{
+	return atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN;
+}
+
 void client_safe_points_begin(void)
 {
+	if (!(atomic_load(&attention_flags) & ATTENTION_LISTEN) || !attention_listen())
+		return;
+	client_fork_handler_register(&fork_handler);
 	scoped_lock(&action_lock);
 	notices_listen();
 }
@@ -230,7 +239,7 @@ static void notices_act(struct point *point)
 	CLIENT_CALL();
 	client_fork_handler_register(&fork_handler);
 	scoped_lock(&action_lock);
-	if (atomic_fetch_and(&attention_flags, ~(unsigned)ATTENTION_LISTEN) & ATTENTION_LISTEN)
+	if (attention_listen())
 		notices_listen();
 	while (point->n < NOTICES_MAX && notice_next(&notice)) {
 		if (notice.message.what != GPUMEM_NOTICE_MEMORY)
