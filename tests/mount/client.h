@@ -191,12 +191,19 @@ static inline void kill_sharers(int fd, int sharers, void (*hold)(int ready))
 	free(pids);
 }
 
+/* As repeats, or as many as GPUMEM_TEST_CYCLES asks for. */
+static inline int cycles_wanted(int anywhere, int on_real_gpus)
+{
+	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
+
+	return wanted ? atoi(wanted) : repeats(anywhere, on_real_gpus);
+}
+
 /* Opens, uses and closes a file many times: after all cycles the process must have as many
  * descriptors and mappings as after the first tenth. */
 static inline void cycle_through(void (*use)(int cycle))
 {
-	const char *wanted = getenv("GPUMEM_TEST_CYCLES");
-	int cycles = wanted ? atoi(wanted) : repeats(500, 100), before = 0, mapped = 0;
+	int cycles = cycles_wanted(500, 100), before = 0, mapped = 0;
 
 	for (int i = 0; i < cycles; i++) {
 		use(i);

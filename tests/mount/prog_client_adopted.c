@@ -392,7 +392,7 @@ static bool is_readable(int fd)
 
 static void process_and_daemon_killed(void)
 {
-	for (int turn = 0; turn < repeats(10, 3); turn++) {
+	for (int turn = 0; turn < cycles_wanted(10, 3); turn++) {
 		pid_t pid = producer_start();
 		gpumem *file = lease("shared", O_RDWR);
 
