@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "client/core/error.h"
-#include "client/core/process.h"
 #include "client/lib/safetensors/safetensors.h"
 #include "common/io.h"
 
@@ -64,13 +63,6 @@ static int header_read_length(int fd, uint64_t file_bytes, uint64_t *length)
 	return 0;
 }
 
-/* jansson draws its seed once in a process: a child must not find the seed half written. */
-static void json_prepare(void)
-{
-	CLIENT_CALL();
-	json_object_seed(0);
-}
-
 int client_safetensors_read(int fd, struct safetensors **header)
 {
 	uint64_t file_bytes = 0, length = 0;
@@ -88,7 +80,6 @@ int client_safetensors_read(int fd, struct safetensors **header)
 		free(text);
 		return rc;
 	}
-	json_prepare();
 	return client_safetensors_parse(text, length,
 					file_bytes - SAFETENSORS_LENGTH_BYTES - length, header);
 }
