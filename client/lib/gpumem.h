@@ -462,6 +462,42 @@ GPUMEM_API void gpumem_safetensors_free(struct gpumem_safetensors *header);
 GPUMEM_API int gpumem_align(const char *source, const char *target, size_t alignment,
 			    struct gpumem_safetensors **header);
 
+/* A tensor of a set. */
+struct gpumem_set_tensor {
+	const char *name;	 /* UTF-8 */
+	const char *dtype;	 /* as in safetensors files: "BF16"; of whole bytes */
+	const uint64_t *shape;	 /* rank numbers */
+	const uint64_t *strides; /* rank numbers, in elements */
+	uint64_t offset; /* of the first element in the file, a multiple of unit; 0: empty */
+	uint64_t size;	 /* from there to the end of the last element; 0: empty */
+	uint32_t rank;
+	uint32_t unit; /* the element size */
+	uint32_t file; /* the number of the file; 0: empty */
+};
+
+/* Tensors that a process shares, in a file for each of its allocator's segments, with an index. The
+ * library allocates sets, and may add members at the end. */
+struct gpumem_set {
+	size_t n_files;
+	const char *const *files; /* names in the directory */
+	size_t n_tensors;
+	const struct gpumem_set_tensor *tensors; /* in the index's order */
+};
+
+/* Reads the index tensors.json of a directory, as gpumem.torch.share writes it (docs/sharing.md has
+ * the format), and checks every value, because the index may be hostile. directory: in gpuN/, or
+ * elsewhere. set: set on success, and valid until gpumem_set_free; no call changes the set.
+ *
+ * ENOENT: no index. EINVAL: no index of a version that is known. ENOMEM. Also the errors of open(2)
+ * and read(2). */
+GPUMEM_API int gpumem_set_read(const char *directory, struct gpumem_set **set);
+/* Opens a file of the set as gpumem_open does, for all of its tensors. ESTALE: the process that
+ * shared the file has ended, or another file has its name: read the index again. EINVAL: the set
+ * has no such file, or a tensor ends behind the file. Also the errors of gpumem_open. */
+GPUMEM_API gpumem *gpumem_set_open(const struct gpumem_set *set, size_t file, int flags);
+/* NULL is fine. */
+GPUMEM_API void gpumem_set_free(struct gpumem_set *set);
+
 /* The error of this thread's last failed call: a line of text, valid until the next failed call. ""
  * if no call has failed. */
 GPUMEM_API const char *gpumem_error(void);

@@ -9,6 +9,7 @@
 
 #include "tests/mount/client_gpu.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
@@ -451,6 +452,59 @@ static void consumers_are_told_of_a_close(void)
 	GOOD(gpumem_close(other));
 }
 
+static void index_write(uint64_t inode, uint64_t offset)
+{
+	char text[512];
+	int n = snprintf(text, sizeof(text),
+			 "{\"gpumem_tensors\":1,\"files\":[{\"name\":\"shared\",\"inode\":%" PRIu64
+			 "}],\"tensors\":{\"w\":{\"dtype\":\"U8\",\"shape\":[16],\"file\":0,"
+			 "\"offset\":%" PRIu64 "}}}",
+			 inode, offset);
+	int fd = OK(open("tensors.json", O_CREAT | O_TRUNC | O_WRONLY, 0644));
+
+	write_all(fd, text, (size_t)n, 0);
+	OK(close(fd));
+}
+
+static void set_refused(int error)
+{
+	struct gpumem_set *set;
+
+	GOOD(gpumem_set_read(".", &set));
+	errno = 0;
+	CHECK(!gpumem_set_open(set, 0, O_RDWR));
+	EQUAL(errno, error);
+	gpumem_set_free(set);
+}
+
+static void a_set_of_tensors(void)
+{
+	struct gpumem_set *set;
+	unsigned char first;
+
+	memory_make();
+	gpumem *file = shared("shared", 0);
+	uint64_t inode = info_of(file).inode;
+
+	index_write(inode, 1000);
+	GOOD(gpumem_set_read(".", &set));
+	gpumem *opened = gpumem_set_open(set, 0, O_RDWR);
+
+	CHECK(opened);
+	read_all(OK(open(set->files[0], O_RDONLY)), &first, 1, (off_t)set->tensors[0].offset);
+	EQUAL(first, pattern_at(1, BEFORE + 1000));
+	CHECK(!gpumem_set_open(set, 1, O_RDWR) && errno == EINVAL);
+	GOOD(gpumem_close(opened));
+	index_write(inode, SIZE - 15);
+	set_refused(EINVAL);
+	index_write(inode + 1, 0);
+	set_refused(ESTALE);
+	GOOD(gpumem_close(file));
+	AWAIT(!exists("shared"));
+	set_refused(ESTALE);
+	gpumem_set_free(set);
+}
+
 /* The test that counts the memory of the whole mount is first: the memory of a test before it
  * may be freed a moment after that test has ended. */
 CLIENT_PROG(TEST(the_name_goes_with_the_process), TEST(another_process_maps_it),
@@ -458,4 +512,4 @@ CLIENT_PROG(TEST(the_name_goes_with_the_process), TEST(another_process_maps_it),
 	    TEST(a_sharer_keeps_what_it_has), TEST(lies_are_refused),
 	    TEST(only_root_and_the_daemons_user), TEST(a_killed_daemon_changes_nothing),
 	    TEST(process_and_daemon_killed), TEST(consumers_are_told),
-	    TEST(consumers_are_told_of_a_close))
+	    TEST(consumers_are_told_of_a_close), TEST(a_set_of_tensors))

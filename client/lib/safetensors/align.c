@@ -16,15 +16,13 @@
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
 #include "client/lib/replace.h"
+#include "client/lib/safetensors/document.h"
 #include "client/lib/safetensors/safetensors.h"
 #include "common/cleanup.h"
 #include "common/io.h"
 
 #define PIECE_BYTES   (4U << 20)
 #define ALIGNMENT_MAX (1U << 20)
-
-/* Long paths are cut at the front, so that the error's text has room. */
-#define SHOWN_PATH 200
 
 struct job {
 	const char *source_path;
@@ -37,19 +35,6 @@ struct job {
 static int path_fail(const char *path)
 {
 	return client_fail(errno, "%s: %s", path, strerror(errno));
-}
-
-/* Puts the source's path before the error text. */
-static int source_fail(const struct job *job, int rc)
-{
-	const char *path = job->source_path;
-	size_t bytes = strlen(path);
-	char message[640];
-
-	snprintf(message, sizeof(message), "%s", client_error_text());
-	if (bytes > SHOWN_PATH)
-		return client_fail(-rc, "...%s: %s", path + bytes - SHOWN_PATH, message);
-	return client_fail(-rc, "%s: %s", path, message);
 }
 
 static int target_write(int fd, const char *path, const void *bytes, size_t size, uint64_t offset)
@@ -77,7 +62,7 @@ static int header_make(struct job *job, size_t alignment)
 		job->source_data_start = job->header->api.data_start;
 		rc = client_safetensors_pad(job->header, alignment);
 	}
-	return rc < 0 ? source_fail(job, rc) : 0;
+	return rc < 0 ? client_fail_in(job->source_path, rc) : 0;
 }
 
 /* Copies within one filesystem; on a GPU, the GPU copies. Gives the number of bytes copied. The
@@ -108,7 +93,7 @@ static int data_copy(const struct job *job, int target, const char *path)
 		rc = client_safetensors_read_bytes(job->source, piece, n,
 						   job->source_data_start + bytes_copied);
 		if (rc < 0)
-			return source_fail(job, rc);
+			return client_fail_in(job->source_path, rc);
 		rc = target_write(target, path, piece, n,
 				  job->header->api.data_start + bytes_copied);
 		bytes_copied += n;

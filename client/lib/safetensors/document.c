@@ -3,6 +3,7 @@
 #include "client/lib/safetensors/document.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,9 @@
 #include "client/core/process.h"
 #include "common/cleanup.h"
 #include "common/text/utf8.h"
+
+/* Long paths are cut at the front, so that the error's text has room. */
+#define SHOWN_PATH 200
 
 /* As deep as the reference implementation goes: jansson recurses on the stack of the calling
  * thread, which may be small. */
@@ -175,4 +179,15 @@ const struct client_dtype *client_dtype_find(json_t *code)
 		    !strcmp(json_string_value(code), dtype_table[i].name))
 			return &dtype_table[i];
 	return NULL;
+}
+
+int client_fail_in(const char *path, int rc)
+{
+	size_t bytes = strlen(path);
+	char message[640];
+
+	snprintf(message, sizeof(message), "%s", client_error_text());
+	if (bytes > SHOWN_PATH)
+		return client_fail(-rc, "...%s: %s", path + bytes - SHOWN_PATH, message);
+	return client_fail(-rc, "%s: %s", path, message);
 }

@@ -17,6 +17,9 @@ struct client_shown {
 /* Text of the file for a message: in quotes, in one line, of limited length. */
 struct client_shown client_text_show(const char *text);
 
+/* Puts a path before the error text: -errno, as the call that failed gave it. */
+int client_fail_in(const char *path, int rc);
+
 /* Parses an object without duplicate keys. name: of the text, for messages. 0, -EINVAL with a text,
  * or -ENOMEM. */
 int client_json_load(const char *text, size_t bytes, const char *name, json_t **json);

@@ -27,7 +27,7 @@ from . import _dtypes, _tensors
 
 INDEX = "tensors.json"
 _VERSION = 1
-_INDEX_MAX = 256 << 20
+_INDEX_MAX = 100_000_000  # as of the header of a safetensors file
 _NUMBER_MAX = 2**63 - 1
 _TRIES = 8  # an index may be replaced while its files are opened
 Path = Union[str, bytes, os.PathLike[Any]]
