@@ -210,6 +210,27 @@ CUresult copy_execute(const struct op *op, const struct context *context)
 	return CUDA_SUCCESS;
 }
 
+/* Waits as a GPU does: without an end, while the device works. */
+CUresult word_execute(const struct op *op, const struct context *context)
+{
+	struct piece piece = {0};
+	CUresult result = take_piece(op->to, op->size, op, SIDE_DEVICE,
+				     CU_MEM_ACCESS_FLAGS_PROT_READWRITE, &piece);
+	uint64_t *word = (uint64_t *)(void *)piece.bytes;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (op->kind == OP_WORD_WRITE)
+		__atomic_store_n(word, op->word, __ATOMIC_SEQ_CST);
+	while (result == CUDA_SUCCESS && op->kind == OP_WORD_WAIT &&
+	       (int64_t)(__atomic_load_n(word, __ATOMIC_SEQ_CST) - op->word) < 0) {
+		usleep(100);
+		result = device_state(context->device);
+	}
+	put_piece(&piece);
+	return result;
+}
+
 /* Checks a range of device addresses: every byte is mapped, and the side has access. */
 static CUresult check_mapped(const struct op *op, enum side side, uint64_t address, unsigned right)
 {
@@ -373,4 +394,28 @@ STANDIN_API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
 	from_side = side_of(from);
 	return run(copy_op(to, from, size), to_side, from_side, NULL,
 		   to_side == from_side ? RETURN_AT_ONCE : WAIT_UNTIL_DONE);
+}
+
+/* Of the flags only those that the library uses. */
+static CUresult run_word(enum op_kind kind, CUstream stream, CUdeviceptr address, uint64_t word,
+			 unsigned int flags)
+{
+	if (!address || address % sizeof(word) || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	return run((struct op){.kind = kind, .to = address, .size = sizeof(word), .word = word},
+		   side_of(address), SIDE_DEVICE, stream, RETURN_AT_ONCE);
+}
+
+STANDIN_API CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word,
+					     unsigned int flags)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run_word(OP_WORD_WRITE, stream, address, word, flags);
+}
+
+STANDIN_API CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word,
+					    unsigned int flags)
+{
+	ENTER(NEEDS_CONTEXT);
+	return run_word(OP_WORD_WAIT, stream, address, word, flags);
 }

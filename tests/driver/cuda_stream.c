@@ -66,6 +66,10 @@ static CUresult execute(const struct op *op, const struct context *context)
 			for (unsigned i = 0; i < settings.gpus; i++)
 				device_fail(i, result, false);
 		break;
+	case OP_WORD_WRITE:
+	case OP_WORD_WAIT:
+		result = word_execute(op, context);
+		break;
 	case OP_RECORD:
 		event_done(op->event, op->sequence);
 		event_put(op->event);

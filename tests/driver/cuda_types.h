@@ -271,6 +271,10 @@ CUresult cuEventCreate(CUevent *handle, unsigned int flags);
 CUresult cuEventDestroy_v2(CUevent handle);
 CUresult cuEventRecord(CUevent handle, CUstream on);
 CUresult cuStreamWaitEvent(CUstream on, CUevent handle, unsigned int flags);
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word,
+				 unsigned int flags);
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word,
+				unsigned int flags);
 CUresult cuEventQuery(CUevent handle);
 CUresult cuEventSynchronize(CUevent handle);
 CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned int flags);

@@ -119,6 +119,26 @@ START_TEST(events_order_streams)
 }
 END_TEST
 
+START_TEST(words_order_streams)
+{
+	use_device(0);
+	struct chunk chunk = chunk_new(0, 2 * MIB);
+	CUstream first = stream_new(), second = stream_new();
+	uint8_t *seen = pinned_new(4096, 0);
+
+	ck_cuda(cuMemsetD8Async(chunk.address, 0, 8, first));
+	ck_cuda(cuStreamSynchronize(first));
+	ck_cuda(cuStreamWaitValue64_v2(second, chunk.address, 5, 0));
+	ck_cuda(cuMemcpyDtoHAsync_v2(seen, chunk.address, 8, second));
+	ck_cuda_is(cuStreamQuery(second), NOT_READY);
+	ck_cuda(cuStreamWriteValue64_v2(first, chunk.address, 7, 0));
+	ck_cuda(cuStreamSynchronize(second));
+	ck_assert_int_eq(seen[0], 7);
+	ck_cuda_is(cuStreamWriteValue64_v2(first, chunk.address + 4, 7, 0), INVALID_VALUE);
+	ck_cuda_is(cuStreamWaitValue64_v2(first, 0, 7, 0), INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(blocking_streams_are_ordered_with_the_contexts_own)
 {
 	uint8_t byte = 0;
@@ -380,6 +400,7 @@ Suite *driver_suite(void)
 	tcase_add_test(tc, copies_are_late);
 	tcase_add_test(tc, filling_without_a_stream_does_not_wait);
 	tcase_add_test(tc, events_order_streams);
+	tcase_add_test(tc, words_order_streams);
 	tcase_add_test(tc, blocking_streams_are_ordered_with_the_contexts_own);
 	tcase_add_test(tc, a_primary_context_is_made_anew);
 	tcase_add_test(tc, a_destroyed_stream_finishes_its_work);

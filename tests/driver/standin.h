@@ -244,7 +244,7 @@ enum host_pinned host_pinned(uint64_t address, uint64_t size, const struct conte
 void host_forget_context(const struct context *context);
 
 /* cuda_copy.c */
-enum op_kind { OP_COPY, OP_SET, OP_KERNEL, OP_RECORD, OP_WAIT };
+enum op_kind { OP_COPY, OP_SET, OP_KERNEL, OP_RECORD, OP_WAIT, OP_WORD_WRITE, OP_WORD_WAIT };
 struct op {
 	struct op *next;
 	enum op_kind kind;
@@ -256,8 +256,10 @@ struct op {
 	struct event *event;
 	uint64_t sequence;
 	uint64_t warps; /* of a kernel */
+	uint64_t word;	/* is written, or waited for */
 };
 CUresult copy_execute(const struct op *op, const struct context *context);
+CUresult word_execute(const struct op *op, const struct context *context);
 
 /* cuda_kernel.c */
 CUresult kernel_execute(const struct op *op, const struct context *context);
