@@ -252,6 +252,10 @@ typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 	X(REQUIRED, cuCtxSynchronize, cuCtxSynchronize, (void)) \
 	X(REQUIRED, cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, \
 	  (gm_CUdeviceptr *address, void *host, unsigned int flags)) \
+	X(OPTIONAL, cuStreamWriteValue64, cuStreamWriteValue64_v2, \
+	  (gm_CUstream stream, gm_CUdeviceptr address, uint64_t value, unsigned int flags)) \
+	X(OPTIONAL, cuStreamWaitValue64, cuStreamWaitValue64_v2, \
+	  (gm_CUstream stream, gm_CUdeviceptr address, uint64_t value, unsigned int flags)) \
 	X(OPTIONAL, cuStreamIsCapturing, cuStreamIsCapturing, \
 	  (gm_CUstream stream, gm_CUstreamCaptureStatus *status)) \
 	X(OPTIONAL, cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites, \

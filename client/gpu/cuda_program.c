@@ -7,7 +7,7 @@
 
 #include "client/core/error.h"
 #include "client/gpu/cuda.h"
-#include "client/gpu/pieces.h"
+#include "client/gpu/program.h"
 #include "common/protocol.h"
 #include "common/vector.h"
 
@@ -98,4 +98,51 @@ void client_pieces_close(struct client_pieces *pieces)
 	free(pieces->fds);
 	free(pieces->sizes);
 	*pieces = (struct client_pieces){0};
+}
+
+/* CU_STREAM_WRITE_VALUE_DEFAULT, with a barrier for all memory, and CU_STREAM_WAIT_VALUE_GEQ. */
+#define FLAGS_DEFAULT 0
+
+static int word_result(const struct client_cuda *cuda, gm_CUresult result, const char *call)
+{
+	if (result == GM_CUDA_ERROR_NOT_SUPPORTED)
+		return client_fail(ENOTSUP, "this GPU's streams have no operations on words of 64 "
+					    "bits");
+	return client_cuda_result(cuda, result, call);
+}
+
+static int cuda_find(const struct client_cuda **cuda)
+{
+	int rc = client_cuda_get(cuda);
+
+	if (rc < 0)
+		return rc;
+	return (*cuda)->cuStreamWriteValue64 && (*cuda)->cuStreamWaitValue64
+		   ? 0
+		   : client_fail(ENOTSUP, "this driver has no stream operations on words of 64 "
+					  "bits");
+}
+
+int client_stream_write(void *stream, uint64_t address, uint64_t value)
+{
+	const struct client_cuda *cuda;
+	int rc = cuda_find(&cuda);
+
+	return rc < 0
+		   ? rc
+		   : word_result(cuda,
+				 cuda->cuStreamWriteValue64(stream, address, value, FLAGS_DEFAULT),
+				 "cuStreamWriteValue64");
+}
+
+int client_stream_wait(void *stream, uint64_t address, uint64_t value)
+{
+	const struct client_cuda *cuda;
+	int rc = cuda_find(&cuda);
+
+	return rc < 0
+		   ? rc
+		   : word_result(cuda,
+				 cuda->cuStreamWaitValue64(stream, address, value, FLAGS_DEFAULT),
+				 "cuStreamWaitValue64");
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The allocations behind a range of device addresses of this process, as descriptors. */
-#ifndef CLIENT_GPU_PIECES_H
-#define CLIENT_GPU_PIECES_H
+/* CUDA objects that the program has made: its allocations as descriptors, and words of 64 bits
+ * that its streams write and wait for, in order with their other work. */
+#ifndef CLIENT_GPU_PROGRAM_H
+#define CLIENT_GPU_PROGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +19,13 @@ struct client_pieces {
  * cudaMalloc's; -EINVAL: a gap; -EMFILE. */
 int client_pieces_export(uint64_t address, uint64_t bytes, struct client_pieces *pieces);
 void client_pieces_close(struct client_pieces *pieces);
+
+/* stream: a CUstream of the current context, or NULL. Writes behind the stream's earlier work,
+ * whose stores any process sees before the value. 0; -ENODEV: no CUDA; -ENOTSUP: a driver or a GPU
+ * without such operations; or another -errno, with a text. */
+int client_stream_write(void *stream, uint64_t address, uint64_t value);
+/* Holds the stream's later work up until the word, less the value, is not negative as an int64_t.
+ */
+int client_stream_wait(void *stream, uint64_t address, uint64_t value);
 
 #endif
