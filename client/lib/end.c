@@ -12,7 +12,7 @@
 #include "client/lib/listener.h"
 #include "common/cleanup.h"
 
-/* The call of a callback that runs, one for each thread that calls. */
+/* A callback that runs in a thread. */
 struct call {
 	struct call *next;
 	const struct gpumem *file;
@@ -67,7 +67,7 @@ static void file_ask_of(struct gpumem *file, void *device)
 		file_ask(file);
 }
 
-/* What is called next. */
+/* The callback that is called next. */
 struct next_call {
 	struct call call;
 	struct gpumem *file; /* or NULL */

@@ -389,6 +389,55 @@ GPUMEM_API int gpumem_torch_unpark(const struct gpumem_torch *functions);
 GPUMEM_API void *gpumem_torch_alloc(ssize_t size, int device, void *stream);
 GPUMEM_API void gpumem_torch_free(void *address, ssize_t size, int device, void *stream);
 
+/* Words that processes order their work by, on GPUs and CPUs: 64-bit timelines, which only grow. A
+ * file has a number of them. The process that creates the file signals; more processes open the
+ * file and wait. When the creator has ended, in any way, or has closed its handle, every word
+ * becomes GPUMEM_TIMELINE_ENDED, so that no stream waits for ever. */
+typedef struct gpumem_timeline gpumem_timeline;
+
+#define GPUMEM_TIMELINE_MAX   ((1ULL << 62) - 1)     /* the highest value to be signalled */
+#define GPUMEM_TIMELINE_ENDED 9223372036854775807ULL /* 2^63 - 1: the creator has ended */
+
+/* Creates a file of count timelines of value 0, and opens it. path: in host/, the memory of which
+ * CPUs and all GPUs reach; or on a GPU, where streams of that GPU are faster and the CPU's loads
+ * slower. mode: as for gpumem_create; to wait takes permission to read and write. flags: 0,
+ * or GPUMEM_CREATE_EXCL. The file is removed with the creator; a killed process leaves the file,
+ * which cannot be opened then.
+ *
+ * EINVAL: no count, or flags. ENOTSUP: the CPU cannot reach the GPU's memory (gpumem_map_host).
+ * Also the errors of gpumem_create and gpumem_map_host. */
+GPUMEM_API gpumem_timeline *gpumem_timeline_create(const char *path, size_t count, mode_t mode,
+						   int flags);
+/* EOWNERDEAD: the creator has ended. EINVAL: no file of timelines. Also the errors of gpumem_open
+ * and gpumem_map_host. */
+GPUMEM_API gpumem_timeline *gpumem_timeline_open(const char *path);
+/* Makes the timeline of a number, counted from 0, have a value, after the work that the stream has
+ * so far: a CUstream or cudaStream_t of the current context; NULL: its default stream. Values must
+ * grow: a smaller value than before is not noticed. EINVAL: number or value; no current context; in
+ * a child of fork. ENOTSUP: the GPU or its driver lacks stream memory operations. */
+GPUMEM_API int gpumem_timeline_signal(gpumem_timeline *timeline, size_t number, void *stream,
+				      uint64_t value);
+/* The same at once, by the calling thread: its earlier stores by gpumem_map_host are visible to
+ * those that see the value. */
+GPUMEM_API int gpumem_timeline_signal_host(gpumem_timeline *timeline, size_t number,
+					   uint64_t value);
+/* Holds the stream's later work up until the timeline has at least the value. No thread waits. The
+ * stream goes on when the creator has ended, too: a stream's wait cannot fail, so call
+ * gpumem_timeline_check once the later work is done, and do not use its results after EOWNERDEAD.
+ * Errors as for gpumem_timeline_signal. */
+GPUMEM_API int gpumem_timeline_wait(gpumem_timeline *timeline, size_t number, void *stream,
+				    uint64_t value);
+/* The value now: set on success. */
+GPUMEM_API int gpumem_timeline_value(gpumem_timeline *timeline, size_t number, uint64_t *value);
+/* Waits with the calling thread, at most so many nanoseconds; -1: without an end. ETIMEDOUT.
+ * EOWNERDEAD: the creator has ended. EINVAL. */
+GPUMEM_API int gpumem_timeline_wait_host(gpumem_timeline *timeline, size_t number, uint64_t value,
+					 int64_t timeout);
+/* 0, or EOWNERDEAD: the creator has ended, and waits since then had no meaning. */
+GPUMEM_API int gpumem_timeline_check(gpumem_timeline *timeline);
+/* No GPU work may still use the timelines. NULL is fine. Errors as for gpumem_close. */
+GPUMEM_API int gpumem_timeline_close(gpumem_timeline *timeline);
+
 /* The alignment of a tensor in a safetensors file. */
 enum gpumem_place {
 	GPUMEM_ALIGNED = 1,   /* begins at a multiple of the alignment */

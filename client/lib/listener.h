@@ -13,7 +13,8 @@
 
 struct gpumem;
 
-/* Who acts on notices, in the listener's thread, outside the gate. Both functions get the mount. */
+/* A part that acts on notices, in the listener's thread, outside the gate. Both functions get the
+ * mount. */
 struct client_notices {
 	void (*take)(dev_t device, const struct gpumem_msg_notice *notice);
 	/* The daemon may have sent notices that did not come. Or NULL. */

@@ -5,7 +5,7 @@
 
 #include "client/core/error.h"
 #include "client/core/process.h"
-#include "client/gpu/pieces.h"
+#include "client/gpu/program.h"
 #include "client/lib/create.h"
 #include "client/lib/file.h"
 #include "client/lib/listener.h"

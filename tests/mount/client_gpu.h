@@ -21,6 +21,10 @@
 	X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *, gm_CUdeviceptr, size_t)) \
 	X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (gm_CUdeviceptr, const void *, size_t)) \
 	X(cuMemsetD8, cuMemsetD8_v2, (gm_CUdeviceptr, unsigned char, size_t)) \
+	X(cuStreamCreate, cuStreamCreate, (gm_CUstream *, unsigned)) \
+	X(cuStreamDestroy, cuStreamDestroy_v2, (gm_CUstream)) \
+	X(cuStreamQuery, cuStreamQuery, (gm_CUstream)) \
+	X(cuStreamSynchronize, cuStreamSynchronize, (gm_CUstream)) \
 	X(cuMemAddressReserve, cuMemAddressReserve, \
 	  (gm_CUdeviceptr *, size_t, size_t, gm_CUdeviceptr, unsigned long long)) \
 	X(cuMemAddressFree, cuMemAddressFree, (gm_CUdeviceptr, size_t)) \
