@@ -28,6 +28,7 @@ from ._pressure import on_pressure, safe_point
 from ._safetensors import MisalignedError, SafeTensors, safetensors
 from ._share import share
 from ._status import Sharer, evict, fetch, mounts, residence, sharers, status
+from ._timeline import Timeline
 from ._views import Buffer, View, create, open
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "Piece",
     "SafeTensors",
     "Sharer",
+    "Timeline",
     "View",
     "align",
     "create",

@@ -522,3 +522,85 @@ int cuGetErrorName(int error, const char **name)
 	*name = error == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN";
 	return OK;
 }
+
+/* The timelines of one process: open gives what create made, by any path. */
+struct gpumem_timeline {
+	uint64_t words[8];
+	size_t count;
+};
+
+static gpumem_timeline fake_timelines;
+int fake_timelines_open, fake_timelines_ended;
+unsigned long long fake_stream; /* of the last call */
+
+gpumem_timeline *gpumem_timeline_create(const char *path, size_t count, mode_t mode, int flags)
+{
+	(void)path, (void)mode, (void)flags;
+	if (!count || count > 8) {
+		fail(EINVAL, "a file has 1 to 8 timelines");
+		return NULL;
+	}
+	fake_timelines = (gpumem_timeline){.count = count};
+	fake_timelines_open++;
+	return &fake_timelines;
+}
+
+gpumem_timeline *gpumem_timeline_open(const char *path)
+{
+	if (!fake_timelines_open) {
+		fail(ENOENT, "%s: no such file", path);
+		return NULL;
+	}
+	fake_timelines_open++;
+	return &fake_timelines;
+}
+
+int gpumem_timeline_signal_host(gpumem_timeline *timeline, size_t number, uint64_t value)
+{
+	if (number >= timeline->count)
+		return fail(EINVAL, "no such timeline");
+	timeline->words[number] = value;
+	return 0;
+}
+
+int gpumem_timeline_signal(gpumem_timeline *timeline, size_t number, void *stream, uint64_t value)
+{
+	fake_stream = (uintptr_t)stream;
+	return gpumem_timeline_signal_host(timeline, number, value);
+}
+
+int gpumem_timeline_wait(gpumem_timeline *timeline, size_t number, void *stream, uint64_t value)
+{
+	(void)value;
+	fake_stream = (uintptr_t)stream;
+	return number < timeline->count ? 0 : fail(EINVAL, "no such timeline");
+}
+
+int gpumem_timeline_value(gpumem_timeline *timeline, size_t number, uint64_t *value)
+{
+	*value = timeline->words[number];
+	return 0;
+}
+
+int gpumem_timeline_wait_host(gpumem_timeline *timeline, size_t number, uint64_t value,
+			      int64_t timeout)
+{
+	if (fake_timelines_ended)
+		return fail(EOWNERDEAD, "the creator has ended");
+	if (timeline->words[number] < value && timeout >= 0)
+		return fail(ETIMEDOUT, "not after %lld ns", (long long)timeout);
+	return 0;
+}
+
+int gpumem_timeline_check(gpumem_timeline *timeline)
+{
+	(void)timeline;
+	return fake_timelines_ended ? fail(EOWNERDEAD, "the creator has ended") : 0;
+}
+
+int gpumem_timeline_close(gpumem_timeline *timeline)
+{
+	(void)timeline;
+	fake_timelines_open--;
+	return 0;
+}
