@@ -98,7 +98,7 @@ $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): $(CLIENT_LIBRARY)
 $(CLIENT_MOUNT_PROGRAMS) $(CLIENT_TOOL): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..:$$ORIGIN/../lib' -ldl
 
 # Programs that compare the library with the driver's own calls, for real GPUs.
-CLIENT_GPU_PROGRAMS := $(filter $(addprefix $(OUT)/gpu/,adopted arena pointers sharers),$(GPU_PROGRAMS))
+CLIENT_GPU_PROGRAMS := $(filter $(addprefix $(OUT)/gpu/,adopted arena hops pointers sharers),$(GPU_PROGRAMS))
 $(CLIENT_GPU_PROGRAMS): $(CLIENT_LIBRARY)
 $(CLIENT_GPU_PROGRAMS): private LDFLAGS += '-Wl,-rpath,$$ORIGIN/..'
 

@@ -214,22 +214,6 @@ static void drivers(const struct gpu *gpu, const struct memory *sizes, double se
 	memory_free(gpu, &memory);
 }
 
-static void uuid_find(const char *folder, uint8_t uuid[16])
-{
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/uuid", folder);
-	gpumem *file = gpumem_create(path, 4096, 0, 0600, 0);
-
-	if (!file)
-		FAIL("gpumem_create: %s", gpumem_error());
-	struct gpumem_info info = info_of(file);
-
-	memcpy(uuid, info.uuid, sizeof(info.uuid));
-	GOOD(gpumem_close(file));
-	unlink(path);
-}
-
 int main(int argc, char **argv)
 {
 	static double values[COSTS][ROUNDS_MAX];

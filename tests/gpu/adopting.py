@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
 """Memory of other allocators as files: the time of gpumem_share, and of the way from the path to a pointer in another
-process, beside the driver's own export and import; and the mount test."""
+process, beside the driver's own export and import; timelines; and the mount tests."""
 
 from harness import Mount
 from pointers import guarded, helper, timed
@@ -13,6 +13,7 @@ ROUNDS = 21
 CASES = (("1 GiB in one allocation", 1, 1024, (500, 300)), ("1 GiB in 52 allocations of 20 MiB", 52, 20, None))
 OF_THE_DRIVERS = 1.2
 TOLD_MOST = 10_000
+BATCHES, HOP_MOST, WAKE_MOST = 51, 6, 60  # microseconds
 
 
 def sharing(machine, folder, title, pieces, mib, most):
@@ -27,13 +28,25 @@ def sharing(machine, folder, title, pieces, mib, most):
           f"told of the end after {found['told']:.0f} us (p90 {found['told_p90']:.0f})")
 
 
-def mount_test(machine):
-    results, closing = mount_run(machine, ["-k", "^prog_client_adopted$"], "adopted", 100)
-    machine.report.check("the mount test of gpumem_share", all(verdict == "ok" for verdict, _ in results.values()), closing)
+def hops(machine, folder, words, title):
+    found = helper(machine, "hops", folder, words, 3 if machine.standin else BATCHES, timeout=60)
+    timed(machine, title, found["hop"] <= HOP_MOST and found["wake"] <= WAKE_MOST,
+          f"a hop between streams of two processes {found['hop']:.2f} us (p90 {found['hop_p90']:.2f}); from a stream's "
+          f"signal, launched by the same thread, to a waiting thread {found['wake']:.1f} us (p90 {found['wake_p90']:.1f})")
+
+
+def mount_test(machine, title, name):
+    results, closing = mount_run(machine, ["-k", f"^{name}$"], name, 100)
+    machine.report.check(title, all(verdict == "ok" for verdict, _ in results.values()), closing)
 
 
 def point_adopted(machine):
     with Mount(machine, backend="cuda") as mount:
         for title, pieces, mib, most in CASES:
             guarded(machine, title, lambda case=(title, pieces, mib, most): sharing(machine, mount.path / "gpu0", *case))
-    guarded(machine, "the mount test of gpumem_share", lambda: mount_test(machine))
+        for title, words in (("timelines on the GPU", "gpu0"), ("timelines in host/", "host")):
+            guarded(machine, title, lambda title=title, words=words: hops(
+                machine, mount.path / "gpu0", mount.path / words, title))
+    for title, name in (("the mount test of gpumem_share", "prog_client_adopted"),
+                        ("the mount test of timelines", "prog_client_timeline")):
+        guarded(machine, title, lambda title=title, name=name: mount_test(machine, title, name))

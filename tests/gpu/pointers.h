@@ -247,4 +247,21 @@ static inline void print_counts(struct gpu *gpu, gm_CUdeviceptr at, uint64_t n, 
 		printf("kernel %llu\n", (unsigned long long)right);
 }
 
+/* The UUID of a folder's GPU. */
+static inline void uuid_find(const char *folder, uint8_t uuid[16])
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/uuid", folder);
+	gpumem *file = gpumem_create(path, 4096, 0, 0600, 0);
+
+	if (!file)
+		FAIL("gpumem_create: %s", gpumem_error());
+	struct gpumem_info info = info_of(file);
+
+	memcpy(uuid, info.uuid, sizeof(info.uuid));
+	GOOD(gpumem_close(file));
+	unlink(path);
+}
+
 #endif
