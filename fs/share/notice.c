@@ -165,6 +165,9 @@ struct telling {
 /* Under the share's lock. */
 static bool listener_is_meant(const struct telling *telling, const struct share_listener *listener)
 {
+	/* Processes that the daemon's PID namespace does not show have the number 0, of each. */
+	if (telling->flag == GPUMEM_LISTEN_END && listener->connection->uid != telling->uid)
+		return false;
 	return listener->flags & telling->flag && !listener->connection->ending &&
 	       (!telling->pid || telling->pid == listener->connection->pid) &&
 	       listener_is_for(listener, telling->uid);
@@ -321,13 +324,26 @@ void share_want_memory(void *pointer, const struct volume *volume, uint64_t byte
 /* How many leases are looked at between two tests of the share's lock. */
 #define HOLDERS_AT_ONCE 64
 
+/* Of so many processes with leases in turns each is told once. */
+#define TOLD_REMEMBERED 64
+
 struct end_telling {
 	struct share *share;
 	const struct inode *inode;
-	struct share_process last; /* that was told */
+	struct share_process told[TOLD_REMEMBERED];
+	unsigned n_told;
 };
 
-/* A process with many leases of the file is told once where they follow each other. */
+/* Whether the process was told, which is noted otherwise. */
+static bool process_is_told(struct end_telling *end, struct share_process process)
+{
+	for (unsigned i = 0; i < end->n_told && i < TOLD_REMEMBERED; i++)
+		if (end->told[i].pid == process.pid && end->told[i].uid == process.uid)
+			return true;
+	end->told[end->n_told++ % TOLD_REMEMBERED] = process;
+	return false;
+}
+
 static void holder_tell(struct end_telling *end, const struct lease_entry *lease)
 {
 	const struct gpumem_msg_notice notice = {.what = GPUMEM_NOTICE_END,
@@ -339,9 +355,8 @@ static void holder_tell(struct end_telling *end, const struct lease_entry *lease
 				  .last = UINT64_MAX};
 
 	if (lease->file != end->inode ||
-	    (lease->pid == end->last.pid && lease->uid == end->last.uid))
+	    process_is_told(end, (struct share_process){.pid = lease->pid, .uid = lease->uid}))
 		return;
-	end->last = (struct share_process){.pid = lease->pid, .uid = lease->uid};
 	while (listeners_tell_some(end->share, &telling))
 		;
 }
@@ -360,7 +375,7 @@ static bool any_hears_ends(struct share *share)
 void share_tell_end(struct fs *fs, const struct inode *inode)
 {
 	const struct viewer all = {.sees_all = true};
-	struct end_telling end = {.share = share_of(fs), .inode = inode, .last = {.pid = -1}};
+	struct end_telling end = {.share = share_of(fs), .inode = inode};
 	struct lease_entry found[HOLDERS_AT_ONCE];
 	struct lease_place place = {0};
 	unsigned n;
