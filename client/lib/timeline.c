@@ -51,6 +51,7 @@ struct gpumem_timeline {
 	int lock_fd; /* the creator's has the lock; an open file of this handle alone */
 	int watch;   /* of the file in notify_fd; -1: none. Handles of a file have the same. */
 	atomic_bool ended;
+	unsigned rewritten; /* so many times since the end */
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -118,7 +119,7 @@ static bool creators_check(void)
 	CLIENT_CALL();
 	scoped_lock(&list_lock);
 	for (struct gpumem_timeline *at = awaited_timelines; at; at = at->next)
-		if (atomic_load(&at->ended) || creator_is_gone(at))
+		if (atomic_load(&at->ended) ? at->rewritten++ < TRIES : creator_is_gone(at))
 			words_end(at);
 	return awaited_timelines;
 }
@@ -203,13 +204,28 @@ static void timeline_free(struct gpumem_timeline *timeline)
 	free(timeline);
 }
 
+/* The file may be of another user, and of any size. */
+static int words_map(struct gpumem_timeline *timeline)
+{
+	struct gpumem_info info = {.bytes = sizeof(info)};
+	void *address;
+
+	if (gpumem_get_info(timeline->file, &info) < 0)
+		return -errno;
+	timeline->count = info.size / WORD_STRIDE;
+	if (!timeline->count || timeline->count > COUNT_MAX)
+		return client_fail(EINVAL, "the file has no timelines");
+	if (gpumem_map_host(timeline->file, &address, NULL) < 0)
+		return -errno;
+	timeline->words = address;
+	return 0;
+}
+
 /* Over an open file, which the timeline owns on success. */
 static int timeline_new(gpumem *file, struct gpumem_timeline **new_timeline)
 {
 	struct gpumem_timeline *timeline = calloc(1, sizeof(*timeline));
 	char path[BENEATH_THROUGH_MAX];
-	void *address;
-	size_t bytes;
 
 	if (!timeline)
 		return client_fail(ENOMEM, "no memory");
@@ -220,14 +236,11 @@ static int timeline_new(gpumem *file, struct gpumem_timeline **new_timeline)
 	timeline->lock_fd = open(beneath_through(file->fd, path), O_RDWR | O_CLOEXEC);
 	int rc = timeline->lock_fd < 0
 		     ? client_fail(errno, "opening the file again: %s", strerror(errno))
-		 : gpumem_map_host(file, &address, &bytes) < 0 ? -errno
-							       : 0;
+		     : words_map(timeline);
 	if (rc < 0) {
 		timeline_free(timeline);
 		return rc;
 	}
-	timeline->words = address;
-	timeline->count = bytes / WORD_STRIDE;
 	*new_timeline = timeline;
 	return 0;
 }
@@ -304,7 +317,7 @@ static int timeline_open(gpumem *file, struct gpumem_timeline **timeline)
 
 	if (rc < 0)
 		return rc;
-	if (!(*timeline)->count || atomic_load(magic_of(*timeline)) != MAGIC)
+	if (atomic_load(magic_of(*timeline)) != MAGIC)
 		rc = client_fail(EINVAL, "the file has no timelines");
 	else
 		rc = watch_add(*timeline);

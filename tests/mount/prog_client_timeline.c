@@ -178,6 +178,10 @@ static void wrong_arguments(void)
 	write_all(fd, bytes, sizeof(bytes), 0);
 	OK(close(fd));
 	CHECK(!gpumem_timeline_open("plain") && errno == EINVAL);
+	OK(truncate("plain", 0));
+	CHECK(!gpumem_timeline_open("plain") && errno == EINVAL);
+	OK(truncate("plain", 65 * MIB));
+	CHECK(!gpumem_timeline_open("plain") && errno == EINVAL);
 	GOOD(gpumem_timeline_close(timeline));
 	GOOD(gpumem_timeline_close(NULL));
 	CHECK(!exists("other"));
