@@ -540,7 +540,8 @@ struct gpumem_set {
  * ENOENT: no index. EINVAL: no index of a version that is known. ENOMEM. Also the errors of open(2)
  * and read(2). */
 GPUMEM_API int gpumem_set_read(const char *directory, struct gpumem_set **set);
-/* Opens a file of the set as gpumem_open does, for all of its tensors. ESTALE: the process that
+/* Opens a file of the set as gpumem_open does with O_RDONLY or O_RDWR, but no link, for all of its
+ * tensors. ESTALE: the process that
  * shared the file has ended, or another file has its name: read the index again. EINVAL: the set
  * has no such file, or a tensor ends behind the file. Also the errors of gpumem_open. */
 GPUMEM_API gpumem *gpumem_set_open(const struct gpumem_set *set, size_t file, int flags);

@@ -499,6 +499,11 @@ static void a_set_of_tensors(void)
 	set_refused(EINVAL);
 	index_write(inode + 1, 0);
 	set_refused(ESTALE);
+	OK(rename("shared", "elsewhere"));
+	OK(symlink("elsewhere", "shared"));
+	index_write(inode, 0);
+	set_refused(ELOOP);
+	OK(unlink("shared"));
 	GOOD(gpumem_close(file));
 	AWAIT(!exists("shared"));
 	set_refused(ESTALE);

@@ -91,19 +91,31 @@ static int file_check(gpumem *file, const char *path, const struct tensor_index 
 	return 0;
 }
 
+static int open_fail(const char *path, int error)
+{
+	if (error == ENOENT)
+		return client_fail(ESTALE, "%s: the process that shared it has ended", path);
+	return client_fail(error, "%s: %s", path, strerror(error));
+}
+
 static int file_open(const struct tensor_index *index, size_t number, int flags, gpumem **file)
 {
 	AUTO_FREE char *path = NULL;
 
+	if (flags != O_RDONLY && flags != O_RDWR)
+		return client_fail(EINVAL, "flags are O_RDONLY or O_RDWR");
 	if (number >= index->api.n_files)
 		return client_fail(EINVAL, "the set has no file %zu", number);
 	if (asprintf(&path, "%s/%s", index->directory, index->files[number]) < 0)
 		return client_fail(ENOMEM, "no memory");
-	*file = gpumem_open(path, flags);
+	/* A user who may write the directory could name a file elsewhere. */
+	AUTO_CLOSE int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return open_fail(path, errno);
+	*file = gpumem_open_fd(fd);
 	if (!*file)
-		return errno == ENOENT
-			   ? client_fail(ESTALE, "%s: the process that shared it has ended", path)
-			   : -errno;
+		return -errno;
 	int rc = file_check(*file, path, index, number);
 
 	if (rc < 0)

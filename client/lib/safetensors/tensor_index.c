@@ -31,7 +31,7 @@ static bool name_is_valid(const char *name, size_t bytes)
 static int files_parse(json_t *files, struct tensor_index *index)
 {
 	json_t *file;
-	size_t i;
+	size_t i = 0;
 
 	index->files = calloc(json_array_size(files) + 1, sizeof(*index->files));
 	index->inodes = calloc(json_array_size(files) + 1, sizeof(*index->inodes));

@@ -105,6 +105,16 @@ class Sets(Case):
                 self.attached()
             self.assertEqual(caught.exception.errno, errno.ESTALE)
 
+    def test_a_link_is_not_followed(self):
+        with self.shared() as shared:
+            path = self.folder / shared.files[0]
+            path.rename(self.folder / "elsewhere")
+            path.symlink_to(self.folder / "elsewhere")
+            with self.assertRaises(OSError) as caught:
+                self.attached()
+            self.assertEqual(caught.exception.errno, errno.ELOOP)
+            path.unlink()
+
     def test_the_end_is_told_once(self):
         calls = []
         with self.shared():

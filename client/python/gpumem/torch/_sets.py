@@ -227,9 +227,14 @@ def _buffer_open(folder: str, file: dict[str, Any], mode: str) -> Buffer:
     """OSError with ESTALE: the file has ended, and perhaps another one has the name."""
     path = os.path.join(folder, file["name"])
     try:
-        buffer = Buffer(_modes.memory_check(FileMemory.open(path, _modes.flags_of(mode)), mode))
+        # Not by a link: a user who may write the directory could name a file elsewhere.
+        fd = os.open(path, _modes.flags_of(mode) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
         raise OSError(errno.ESTALE, "the process that shared the tensors has ended", path) from None
+    try:
+        buffer = Buffer(_modes.memory_check(FileMemory.open_fd(fd, path), mode))
+    finally:
+        os.close(fd)
     if _inode(buffer) != file["inode"]:
         raise OSError(errno.ESTALE, "another file has this name", path)
     return buffer
