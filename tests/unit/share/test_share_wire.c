@@ -59,10 +59,10 @@ START_TEST(messages_about_notices)
 	ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request), 0);
 	ck_assert_int_eq(request.type, GPUMEM_MSG_LISTEN);
 	ck_assert_uint_eq(request.flags, 3);
-	for (uint32_t flags = 0; flags < 16; flags++) {
+	for (uint32_t flags = 0; flags < 32; flags++) {
 		listen.flags = flags;
 		ck_assert_int_eq(share_request_parse(&listen, sizeof(listen), &request),
-				 flags >= 1 && flags <= 7 ? 0 : -EBADMSG);
+				 flags >= 1 && flags <= 15 ? 0 : -EBADMSG);
 	}
 	listen.flags = 1;
 	listen.reserved = 1;
