@@ -40,6 +40,7 @@ static bool notice_is_bad(const struct gpumem_msg_notice *notice)
 	case GPUMEM_NOTICE_MEMORY:
 		return notice->flags || notice->inode;
 	case GPUMEM_NOTICE_RECALL:
+	case GPUMEM_NOTICE_END:
 		return notice->flags || !notice->inode || notice->bytes || notice->device;
 	default:
 		return true;
