@@ -162,14 +162,23 @@ struct telling {
 	uint32_t sent;
 };
 
+/* Under the share's lock: whether the listener's process may have the lease that ended. A process
+ * may have changed its user after the lease. Those that the daemon's PID namespace does not show
+ * have the number 0, each. */
+static bool listener_is_holder(const struct telling *telling, const struct share_listener *listener)
+{
+	return telling->pid ? listener->connection->pid == telling->pid
+			    : listener->connection->uid == telling->uid;
+}
+
 /* Under the share's lock. */
 static bool listener_is_meant(const struct telling *telling, const struct share_listener *listener)
 {
-	/* Processes that the daemon's PID namespace does not show have the number 0, of each. */
-	if (telling->flag == GPUMEM_LISTEN_END && listener->connection->uid != telling->uid)
+	if (!(listener->flags & telling->flag) || listener->connection->ending)
 		return false;
-	return listener->flags & telling->flag && !listener->connection->ending &&
-	       (!telling->pid || telling->pid == listener->connection->pid) &&
+	if (telling->flag == GPUMEM_LISTEN_END)
+		return listener_is_holder(telling, listener);
+	return (!telling->pid || telling->pid == listener->connection->pid) &&
 	       listener_is_for(listener, telling->uid);
 }
 
