@@ -218,6 +218,9 @@ static int words_map(struct gpumem_timeline *timeline)
 	if (gpumem_map_host(timeline->file, &address, NULL) < 0)
 		return -errno;
 	timeline->words = address;
+	/* The file may not be parked: threads and streams use the words at any time. */
+	scoped_lock(&timeline->file->lock);
+	timeline->file->exported = true;
 	return 0;
 }
 
@@ -263,6 +266,12 @@ static int creator_begin(struct gpumem_timeline *timeline, const char *path)
 	gpumem_flush(timeline->file);
 	if (gpumem_publish(timeline->file) < 0)
 		return -errno;
+	char *absolute = realpath(path, NULL);
+
+	if (absolute) {
+		free(timeline->name);
+		timeline->name = absolute;
+	}
 	scoped_lock(&list_lock);
 	list_add(&own_timelines, timeline);
 	return 0;
@@ -502,5 +511,9 @@ int gpumem_timeline_wait_host(gpumem_timeline *timeline, size_t number, uint64_t
 int gpumem_timeline_check(gpumem_timeline *timeline)
 {
 	CLIENT_CALL();
-	return client_errno_return(atomic_load(&timeline->ended) ? ended_fail() : 0);
+	/* Another process may have ended the words before this process's thread has looked. */
+	bool ended =
+	    atomic_load(&timeline->ended) || (!timeline->name && creator_is_gone(timeline));
+
+	return client_errno_return(ended ? ended_fail() : 0);
 }

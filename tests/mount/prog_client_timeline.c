@@ -6,9 +6,11 @@
  * Timelines: order between processes, by CPUs and by streams, and the end of the creator. */
 #include "tests/mount/prog.h"
 
+#include "common/protocol.h"
 #include "tests/mount/client_gpu.h"
 
 #include <signal.h>
+#include <sys/ioctl.h>
 
 static gpumem_timeline *created(const char *path, size_t count)
 {
@@ -116,7 +118,6 @@ static void the_end_of_the_creator(void)
 	OK(close(new_file("seen")));
 	FAILS(EOWNERDEAD, gpumem_timeline_wait_host(timeline, 0, 8, -1));
 	EQUAL(value_of(timeline, 0), GPUMEM_TIMELINE_ENDED);
-	AWAIT(gpumem_timeline_check(timeline) < 0);
 	FAILS(EOWNERDEAD, gpumem_timeline_check(timeline));
 	OK(waitpid(pid, &status, 0));
 	/* The name of a killed process's file stays, and opens nothing. */
@@ -197,9 +198,40 @@ static void in_host(void)
 	GOOD(gpumem_timeline_signal_host(timeline, 0, 3));
 	GOOD(gpumem_timeline_wait_host(other, 0, 3, -1));
 	GOOD(gpumem_timeline_close(timeline));
-	AWAIT(gpumem_timeline_check(other) < 0);
 	FAILS(EOWNERDEAD, gpumem_timeline_check(other));
 	GOOD(gpumem_timeline_close(other));
+}
+
+/* The path may be relative, and the file may not be parked. */
+static void stays_where_it_is(void)
+{
+	gpumem_timeline *timeline = created("timeline", 1);
+	const struct gpumem_notify wanted = {.version = GPUMEM_PROTOCOL_VERSION,
+					     .what = GPUMEM_NOTICE_PARK,
+					     .flags = GPUMEM_NOTICE_NOW,
+					     .pid = getpid()};
+	struct gpumem_notify notify;
+	int fd = OK(open("timeline", O_RDONLY));
+
+	EQUAL(gpumem_safe_point(), 0);
+	do {
+		notify = wanted;
+		usleep(10000);
+	} while (ioctl(fd, GPUMEM_IOC_NOTIFY, &notify) < 0 && errno == ESRCH);
+	struct gpumem_notified answer;
+
+	do {
+		usleep(10000);
+		answer = (struct gpumem_notified){.number = notify.number};
+		OK(ioctl(fd, GPUMEM_IOC_NOTIFIED, &answer));
+	} while (answer.state == GPUMEM_NOTIFIED_WAITS);
+	EQUAL(answer.error, ENOTSUP);
+	GOOD(gpumem_timeline_signal_host(timeline, 0, 1));
+	OK(close(fd));
+	OK(mkdir("below", 0700));
+	OK(chdir("below"));
+	GOOD(gpumem_timeline_close(timeline));
+	CHECK(!exists("../timeline"));
 }
 
 static void stream_and_signal(void)
@@ -270,7 +302,6 @@ static void a_stream_goes_on_after_the_creator(void)
 	CHECK(cu.cuStreamQuery(stream) != 0);
 	OK(close(new_file("seen")));
 	MUST(cuStreamSynchronize(stream));
-	AWAIT(gpumem_timeline_check(timeline) < 0);
 	FAILS(EOWNERDEAD, gpumem_timeline_check(timeline));
 	MUST(cuStreamDestroy(stream));
 	OK(waitpid(pid, &status, 0));
@@ -278,5 +309,5 @@ static void a_stream_goes_on_after_the_creator(void)
 }
 
 CLIENT_PROG(TEST(between_cpus), TEST(the_end_of_the_creator), TEST(a_child_is_no_creator),
-	    TEST(wrong_arguments), TEST(in_host), TEST(between_streams),
+	    TEST(wrong_arguments), TEST(in_host), TEST(stays_where_it_is), TEST(between_streams),
 	    TEST(a_stream_goes_on_after_the_creator))
