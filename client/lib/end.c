@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "client/core/error.h"
 #include "client/core/process.h"
 #include "client/lib/file.h"
 #include "client/lib/listener.h"
 #include "common/cleanup.h"
+
+/* Between two looks at a callback that runs, which may take long. */
+#define FORGET_US 1000
 
 /* A callback that runs in a thread. */
 struct call {
@@ -20,7 +24,6 @@ struct call {
 };
 
 static pthread_mutex_t calls_lock = PTHREAD_MUTEX_INITIALIZER; /* leaf; of the list */
-static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
 static struct call *running_calls;
 
 /* In the child of a fork: the calls are the parent's. */
@@ -102,7 +105,6 @@ static void call_remove(const struct call *call)
 		at = &(*at)->next;
 	if (*at)
 		*at = call->next;
-	pthread_cond_broadcast(&call_ended);
 }
 
 /* Outside the gate and without locks: a callback may call any function, and fork. */
@@ -153,14 +155,21 @@ static bool is_called(const struct gpumem *file)
 	return false;
 }
 
-void client_end_forget(struct gpumem *file)
+static bool end_forget(struct gpumem *file)
 {
+	CLIENT_CALL();
 	pthread_mutex_lock(&file->lock);
 	file->end.callback = NULL;
 	pthread_mutex_unlock(&file->lock);
 	scoped_lock(&calls_lock);
-	while (is_called(file))
-		pthread_cond_wait(&call_ended, &calls_lock);
+	return !is_called(file);
+}
+
+/* Waits outside the gate: the callback may fork. */
+void client_end_forget(struct gpumem *file)
+{
+	while (!end_forget(file))
+		usleep(FORGET_US);
 }
 
 /* Listens first, and then asks whether the process has ended before. */
@@ -177,9 +186,9 @@ static void file_watch(struct gpumem *file)
 
 int gpumem_on_end(gpumem *file, void (*callback)(gpumem *file, void *context), void *context)
 {
+	client_end_forget(file);
 	client_enter();
 	client_fork_handler_register(&fork_handler);
-	client_end_forget(file);
 	pthread_mutex_lock(&file->lock);
 	file->end.callback = callback;
 	file->end.context = context;

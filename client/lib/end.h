@@ -18,8 +18,8 @@ struct client_end {
 	int fd; /* of gpumem_end_fd; -1: none */
 };
 
-/* Forgets the callback. Afterwards it does not run, except in the calling thread. Without the
- * file's lock. */
+/* Forgets the callback. Afterwards it does not run, except in the calling thread. Outside the gate,
+ * and without the file's lock. */
 void client_end_forget(struct gpumem *file);
 
 #endif

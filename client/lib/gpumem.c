@@ -160,10 +160,10 @@ gpumem *gpumem_open_fd(int fd)
 
 int gpumem_close(gpumem *file)
 {
-	CLIENT_CALL();
 	if (!file)
 		return 0;
 	client_end_forget(file);
+	CLIENT_CALL();
 	return client_errno_return(client_file_free(file));
 }
 
