@@ -91,9 +91,10 @@ static int file_check(gpumem *file, const char *path, const struct tensor_index 
 	return 0;
 }
 
+/* Between the end of the process and that of the name the file has no memory: EIO. */
 static int open_fail(const char *path, int error)
 {
-	if (error == ENOENT)
+	if (error == ENOENT || error == EIO)
 		return client_fail(ESTALE, "%s: the process that shared it has ended", path);
 	return client_fail(error, "%s: %s", path, strerror(error));
 }
@@ -115,7 +116,7 @@ static int file_open(const struct tensor_index *index, size_t number, int flags,
 		return open_fail(path, errno);
 	*file = gpumem_open_fd(fd);
 	if (!*file)
-		return -errno;
+		return errno == EIO ? open_fail(path, EIO) : -errno;
 	int rc = file_check(*file, path, index, number);
 
 	if (rc < 0)
