@@ -235,10 +235,12 @@ class FileMemory(Memory):
         return _pieces.pieces(self._handle, for_reading, self.name)
 
     def on_end(self, function: Optional[Callable[[], Any]]) -> None:
+        # First, so that a call for the earlier function, which may be under way, does not find this one.
+        _native.check(_native.library().gpumem_on_end(self._handle, _native.EndFunction(), None), self.name)
         self._ended = function
         self._watched[self._handle] = self
-        given = _native.EndFunction() if function is None else _on_end
-        _native.check(_native.library().gpumem_on_end(self._handle, given, None), self.name)
+        if function is not None:
+            _native.check(_native.library().gpumem_on_end(self._handle, _on_end, None), self.name)
 
     @classmethod
     def call_ended(cls, handle: int) -> None:

@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import math
 import os
+import time
 from typing import Any, Optional, Union
 
 from . import _native
 from ._memory import _finalize
 
+_SLICE_SECONDS = 0.1  # between two looks at signals, such as Ctrl-C
 Path = Union[str, bytes, os.PathLike[Any]]
 
 
@@ -72,9 +76,15 @@ class Timeline:
 
     def wait_host(self, value: int, number: int = 0, timeout: Optional[float] = None) -> None:
         """Waits for the value, at most so many seconds. TimeoutError."""
-        nanoseconds = -1 if timeout is None else max(0, int(timeout * 1e9))
-        if _native.library().gpumem_timeline_wait_host(self._opened(), number, value, nanoseconds):
-            raise _native.failure(self._name)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            slice_ns = int(max(0.0, min(left, _SLICE_SECONDS)) * 1e9)
+            if not _native.library().gpumem_timeline_wait_host(self._opened(), number, value, slice_ns):
+                return
+            failure = _native.failure(self._name)
+            if failure.errno != errno.ETIMEDOUT or left <= _SLICE_SECONDS:
+                raise failure
 
     def value(self, number: int = 0) -> int:
         value = ctypes.c_uint64()
