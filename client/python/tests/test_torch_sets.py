@@ -4,6 +4,7 @@
 
 import errno
 import json
+import os
 import unittest
 import unittest.mock
 
@@ -115,6 +116,23 @@ class Sets(Case):
             self.assertEqual(caught.exception.errno, errno.ELOOP)
             path.unlink()
 
+    def test_tensors_at_odd_bytes(self):
+        raw = self.segment.view(torch.uint8)
+        with gt.share(self.folder / "simulated", {"bytes": on_gpu(raw[514:600]), "words": on_gpu(self.segment[80:90])}):
+            found = self.attached()
+            self.assertTrue(torch.equal(found["bytes"], raw[514:600]))
+            self.assertTrue(torch.equal(found["words"], self.segment[80:90]))
+
+    def test_views_of_other_values(self):
+        numbers = on_gpu(torch.tensor([1 + 2j]))
+        with self.assertRaisesRegex(ValueError, "resolve_conj"):
+            gt.share(self.folder / "simulated", {"t": numbers.conj()})
+
+    def test_a_fifo_is_no_index(self):
+        os.mkfifo(self.folder / "simulated" / "tensors.json")
+        with self.assertRaisesRegex(ValueError, "no regular file"):
+            self.attached()
+
     def test_the_end_is_told_once(self):
         calls = []
         with self.shared():
@@ -147,7 +165,7 @@ class Sets(Case):
             entry("first", file=2), entry("first", file=-1), entry("first", file=True), entry("first", file="0"),
             entry("first", offset=-8), entry("first", offset=4), entry("first", offset=1 << 62),
             entry("first", offset=1 << 70), entry("first", offset=None), entry("first", dtype="X"), entry("first", dtype=[]),
-            entry("first", shape=[1 << 40]), entry("first", shape=[1 << 62, 1 << 62]), entry("first", shape=[-1]),
+            entry("first", shape=[1 << 40]), entry("first", shape=[1 << 62, 1 << 62]), entry("first", shape=[-1]), entry("first", shape=[1] * 65),
             entry("first", shape=[64.0]), entry("first", shape=64), entry("transposed", strides=[1]),
             entry("transposed", strides=[-1, 16]), entry("transposed", strides=[1 << 50, 1]),
             entry("transposed", strides=[1, 1 << 62]), entry("transposed", strides="ab"),

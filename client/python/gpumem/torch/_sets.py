@@ -13,6 +13,7 @@ import json
 import math
 import os
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
@@ -29,6 +30,9 @@ INDEX = "tensors.json"
 _VERSION = 1
 _INDEX_MAX = 100_000_000  # as of the header of a safetensors file
 _NUMBER_MAX = 2**63 - 1
+_CAREFULLY = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_RANK_MAX = 64  # of torch
+_ALIGNMENT = 16  # of files; no element is larger, and no allocation begins elsewhere
 _TRIES = 8  # an index may be replaced while its files are opened
 Path = Union[str, bytes, os.PathLike[Any]]
 
@@ -49,6 +53,8 @@ def _range_of(name: str, tensor: torch.Tensor) -> _Range:
         raise ValueError(f"tensor {name!r} cannot be in an index: it is {tensor.dtype}, {tensor.layout}")
     if not tensor.is_cuda:
         raise ValueError(f"tensor {name!r} is on {tensor.device}, not on a GPU of CUDA")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ValueError(f"tensor {name!r} is a view whose bytes are not its values: share its resolve_conj().resolve_neg()")
     elements = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
     size = elements * tensor.element_size() if tensor.numel() else 0
     return _Range(name, tensor, _dtypes.CODES[dtype.name], tensor.data_ptr(), size)
@@ -75,8 +81,9 @@ def _files(ranges: list[_Range]) -> list[tuple[int, int]]:
     for found in ranges:
         if found.size:
             segment, end = _segment_of(found, segments), found.begin + found.size
-            begin, last = shared.get(segment, (found.begin, end))
-            shared[segment] = min(begin, found.begin), max(last, end)
+            first = found.begin - found.begin % _ALIGNMENT
+            begin, last = shared.get(segment, (first, end))
+            shared[segment] = min(begin, first), max(last, end)
     files: list[tuple[int, int]] = []
     for begin, end in sorted(shared.values()):
         # Memory of other allocators may have views that overlap.
@@ -168,7 +175,7 @@ def share(directory: Path, tensors: Union[torch.nn.Module, Mapping[str, torch.Te
     ranges = [_range_of(name, tensor) for name, tensor in tensors.items()]
     for device in {found.tensor.device for found in ranges}:
         torch.cuda.synchronize(device)
-    folder, prefix, kept = os.fsdecode(directory), secrets.token_hex(8), [found.tensor for found in ranges]
+    folder, prefix, kept = os.path.abspath(os.fsdecode(directory)), secrets.token_hex(8), [found.tensor for found in ranges]
     files, buffers = _files(ranges), list[Buffer]()
     try:
         for number, (begin, end) in enumerate(files):
@@ -200,7 +207,9 @@ def _wrong(path: str, what: str) -> ValueError:
 
 def _index_read(folder: str) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     path = os.path.join(folder, INDEX)
-    with open(path, "rb") as file:
+    with open(os.open(path, os.O_RDONLY | _CAREFULLY), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _wrong(path, "no regular file")
         text = file.read(_INDEX_MAX + 1)
     if len(text) > _INDEX_MAX:
         raise _wrong(path, f"more than {_INDEX_MAX} bytes")
@@ -228,13 +237,16 @@ def _buffer_open(folder: str, file: dict[str, Any], mode: str) -> Buffer:
     path = os.path.join(folder, file["name"])
     try:
         # Not by a link: a user who may write the directory could name a file elsewhere.
-        fd = os.open(path, _modes.flags_of(mode) | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
-    except FileNotFoundError:
+        fd = os.open(path, _modes.flags_of(mode) | os.O_NOFOLLOW | _CAREFULLY)
+        try:
+            buffer = Buffer(_modes.memory_check(FileMemory.open_fd(fd, path), mode))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        # Between the end of the process and that of the name the file has no memory: EIO.
+        if error.errno not in (errno.ENOENT, errno.EIO):
+            raise
         raise OSError(errno.ESTALE, "the process that shared the tensors has ended", path) from None
-    try:
-        buffer = Buffer(_modes.memory_check(FileMemory.open_fd(fd, path), mode))
-    finally:
-        os.close(fd)
     if _inode(buffer) != file["inode"]:
         raise OSError(errno.ESTALE, "another file has this name", path)
     return buffer
@@ -258,7 +270,7 @@ def _tensor(entry: Any, storages: list[Any], device: Any) -> torch.Tensor:
     shape, strides = entry["shape"], entry.get("strides")
     if dtype is None:
         raise ValueError(f"this torch has no {entry['dtype']}")
-    if not _numbers(shape) or (strides is not None and (not _numbers(strides) or len(strides) != len(shape))):
+    if not _numbers(shape) or len(shape) > _RANK_MAX or (strides is not None and (not _numbers(strides) or len(strides) != len(shape))):
         raise ValueError("its shape or strides are wrong")
     elements = math.prod(shape)
     tensor = torch.empty(0 if elements else tuple(shape), dtype=dtype, device=device)
