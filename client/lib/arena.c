@@ -39,9 +39,7 @@ struct gpumem_arena {
 	uint64_t base;	  /* device address of the file */
 	uint64_t reserve; /* bytes of device addresses */
 	pid_t owner;	  /* the process that allocates, and removes the file */
-	dev_t device;
-	ino_t inode;
-	char *path; /* absolute */
+	char *path;	  /* absolute */
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,10 +63,8 @@ static bool path_is_kept(const char *path)
  * stays. */
 static void name_remove(const struct gpumem_arena *arena)
 {
-	struct stat st;
-
-	if (arena->owner == getpid() && lstat(arena->path, &st) == 0 &&
-	    st.st_dev == arena->device && st.st_ino == arena->inode && !path_is_kept(arena->path))
+	if (arena->owner == getpid() && client_file_has_name(arena->file, arena->path) &&
+	    !path_is_kept(arena->path))
 		unlink(arena->path);
 }
 
@@ -144,17 +140,11 @@ static int file_map(struct gpumem_arena *arena)
 
 static int file_name(struct gpumem_arena *arena, const char *path)
 {
-	struct stat st;
-
 	int rc = client_publish(arena->file);
 	if (rc < 0)
 		return rc;
 	arena->path = realpath(path, NULL);
-	if (!arena->path || fstat(arena->file->fd, &st) < 0)
-		return client_fail(errno, "%s: %s", path, strerror(errno));
-	arena->device = st.st_dev;
-	arena->inode = st.st_ino;
-	return 0;
+	return arena->path ? 0 : client_fail(errno, "%s: %s", path, strerror(errno));
 }
 
 static int arena_fill(struct gpumem_arena *arena, const char *path, size_t reserve, int flags)

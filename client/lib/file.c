@@ -56,6 +56,14 @@ static struct client_identity identity_read(int fd)
 	return (struct client_identity){makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
+bool client_file_has_name(const struct gpumem *file, const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && st.st_dev == file->identity.device &&
+	       st.st_ino == file->identity.inode;
+}
+
 /* adopted: memory of this process for the file; NULL: the file has memory. */
 static int file_new(int fd, enum client_fd kind, int flags, int lease_from,
 		    const struct client_adoption *adopted, struct gpumem **file)

@@ -61,6 +61,9 @@ int client_file_new_adopted(int fd, const struct client_adoption *from, struct g
 /* Gives 0, or the first -errno of the calls that free a resource. */
 int client_file_free(struct gpumem *file);
 
+/* Whether the name is the file's, and not a link's. */
+bool client_file_has_name(const struct gpumem *file, const char *path);
+
 /* Calls visit for every file of the process, under the file's lock. visit must not close files. */
 void client_files_each(void (*visit)(struct gpumem *file, void *context), void *context);
 

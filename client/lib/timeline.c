@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -360,11 +359,7 @@ gpumem_timeline *gpumem_timeline_open(const char *path)
 /* A file that has the name by now stays. */
 static void name_remove(const struct gpumem_timeline *timeline)
 {
-	struct stat st;
-
-	if (timeline->owner == getpid() && lstat(timeline->name, &st) == 0 &&
-	    st.st_dev == timeline->file->identity.device &&
-	    st.st_ino == timeline->file->identity.inode)
+	if (timeline->owner == getpid() && client_file_has_name(timeline->file, timeline->name))
 		unlink(timeline->name);
 }
 
