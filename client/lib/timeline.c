@@ -276,21 +276,28 @@ static int creator_begin(struct gpumem_timeline *timeline, const char *path)
 	return 0;
 }
 
-static int timeline_create(gpumem *file, const char *path, struct gpumem_timeline **timeline)
+/* Begins with a file, which is closed after a failure. */
+static gpumem_timeline *timeline_begin(gpumem *file, const char *path,
+				       int (*begin)(struct gpumem_timeline *, const char *path))
 {
-	int rc = timeline_new(file, timeline);
+	struct gpumem_timeline *timeline = NULL;
+	int rc = timeline_new(file, &timeline);
 
-	if (rc < 0)
-		return rc;
-	rc = creator_begin(*timeline, path);
-	if (rc < 0)
-		timeline_free(*timeline);
-	return rc;
+	if (rc == 0)
+		rc = begin(timeline, path);
+	if (rc == 0)
+		return timeline;
+	if (timeline) {
+		watch_end(timeline);
+		timeline_free(timeline);
+	}
+	gpumem_close(file);
+	client_errno_return(rc);
+	return NULL;
 }
 
 gpumem_timeline *gpumem_timeline_create(const char *path, size_t count, mode_t mode, int flags)
 {
-	struct gpumem_timeline *timeline = NULL;
 	int rc = 0;
 
 	CLIENT_CALL();
@@ -304,14 +311,7 @@ gpumem_timeline *gpumem_timeline_create(const char *path, size_t count, mode_t m
 	gpumem *file =
 	    gpumem_create(path, count * WORD_STRIDE, 0, mode, flags | GPUMEM_CREATE_PENDING);
 
-	if (!file)
-		return NULL;
-	rc = timeline_create(file, path, &timeline);
-	if (rc == 0)
-		return timeline;
-	gpumem_close(file);
-	client_errno_return(rc);
-	return NULL;
+	return file ? timeline_begin(file, path, creator_begin) : NULL;
 }
 
 static int ended_fail(void)
@@ -319,41 +319,23 @@ static int ended_fail(void)
 	return client_fail(EOWNERDEAD, "the process that created the timelines has ended");
 }
 
-static int timeline_open(gpumem *file, struct gpumem_timeline **timeline)
+/* Watches first, and then asks whether the creator is there. */
+static int waiter_begin(struct gpumem_timeline *timeline, const char *path)
 {
-	int rc = timeline_new(file, timeline);
+	(void)path;
+	if (atomic_load(magic_of(timeline)) != MAGIC)
+		return client_fail(EINVAL, "the file has no timelines");
+	int rc = watch_add(timeline);
 
-	if (rc < 0)
-		return rc;
-	if (atomic_load(magic_of(*timeline)) != MAGIC)
-		rc = client_fail(EINVAL, "the file has no timelines");
-	else
-		rc = watch_add(*timeline);
-	if (rc == 0 && creator_is_gone(*timeline))
-		rc = ended_fail();
-	if (rc < 0) {
-		watch_end(*timeline);
-		timeline_free(*timeline);
-	}
-	return rc;
+	return rc == 0 && creator_is_gone(timeline) ? ended_fail() : rc;
 }
 
 gpumem_timeline *gpumem_timeline_open(const char *path)
 {
-	struct gpumem_timeline *timeline = NULL;
-
 	CLIENT_CALL();
 	gpumem *file = gpumem_open(path, O_RDWR);
 
-	if (!file)
-		return NULL;
-	int rc = timeline_open(file, &timeline);
-
-	if (rc == 0)
-		return timeline;
-	gpumem_close(file);
-	client_errno_return(rc);
-	return NULL;
+	return file ? timeline_begin(file, path, waiter_begin) : NULL;
 }
 
 /* A file that has the name by now stays. */
