@@ -19,8 +19,10 @@
 /* A callback that runs in a thread. */
 struct call {
 	struct call *next;
-	const struct gpumem *file;
+	struct gpumem *file; /* NULL: no call */
 	pthread_t thread;
+	void (*callback)(struct gpumem *file, void *context);
+	void *context;
 };
 
 static pthread_mutex_t calls_lock = PTHREAD_MUTEX_INITIALIZER; /* leaf; of the list */
@@ -42,15 +44,9 @@ static void file_set_ended(struct gpumem *file)
 	file->end.ended = true;
 }
 
-/* The file of a notice. */
-struct ended_file {
-	dev_t device;
-	ino_t inode;
-};
-
 static void file_note_end(struct gpumem *file, void *pointer)
 {
-	const struct ended_file *ended = pointer;
+	const struct client_identity *ended = pointer;
 
 	if (file->identity.device == ended->device && file->identity.inode == ended->inode)
 		file_set_ended(file);
@@ -70,30 +66,22 @@ static void file_ask_of(struct gpumem *file, void *device)
 		file_ask(file);
 }
 
-/* The callback that is called next. */
-struct next_call {
-	struct call call;
-	struct gpumem *file; /* or NULL */
-	void (*callback)(struct gpumem *file, void *context);
-	void *context;
-};
-
 /* The file is not closed before the call, which is in the list as long as the file's lock is held.
  */
 static void file_choose(struct gpumem *file, void *pointer)
 {
-	struct next_call *next = pointer;
+	struct call *call = pointer;
 
-	if (next->file || !file->end.ended || !file->end.callback)
+	if (call->file || !file->end.ended || !file->end.callback)
 		return;
-	*next = (struct next_call){.call = {.file = file, .thread = pthread_self()},
-				   .file = file,
-				   .callback = file->end.callback,
-				   .context = file->end.context};
+	*call = (struct call){.file = file,
+			      .thread = pthread_self(),
+			      .callback = file->end.callback,
+			      .context = file->end.context};
 	file->end.callback = NULL;
 	scoped_lock(&calls_lock);
-	next->call.next = running_calls;
-	running_calls = &next->call;
+	call->next = running_calls;
+	running_calls = call;
 }
 
 static void call_remove(const struct call *call)
@@ -110,25 +98,25 @@ static void call_remove(const struct call *call)
 /* Outside the gate and without locks: a callback may call any function, and fork. */
 static void callbacks_call(void)
 {
-	struct next_call next;
+	struct call call;
 
 	do {
-		next = (struct next_call){0};
+		call = (struct call){0};
 		client_enter();
-		client_files_each(file_choose, &next);
+		client_files_each(file_choose, &call);
 		client_leave();
-		if (!next.file)
+		if (!call.file)
 			return;
-		next.callback(next.file, next.context);
+		call.callback(call.file, call.context);
 		client_enter();
-		call_remove(&next.call);
+		call_remove(&call);
 		client_leave();
 	} while (true);
 }
 
 static void end_take(dev_t device, const struct gpumem_msg_notice *notice)
 {
-	struct ended_file ended = {device, notice->inode};
+	struct client_identity ended = {device, notice->inode};
 
 	client_enter();
 	client_files_each(file_note_end, &ended);
