@@ -103,46 +103,36 @@ void client_pieces_close(struct client_pieces *pieces)
 /* CU_STREAM_WRITE_VALUE_DEFAULT, with a barrier for all memory, and CU_STREAM_WAIT_VALUE_GEQ. */
 #define FLAGS_DEFAULT 0
 
-static int word_result(const struct client_cuda *cuda, gm_CUresult result, const char *call)
+/* A function of a driver that may lack it, with the function's name. */
+static int word_operate(const struct client_cuda *cuda, const char *name,
+			gm_CUresult (*operate)(gm_CUstream, gm_CUdeviceptr, uint64_t, unsigned int),
+			void *stream, uint64_t address, uint64_t value)
 {
+	gm_CUresult result =
+	    operate ? operate(stream, address, value, FLAGS_DEFAULT) : GM_CUDA_ERROR_NOT_SUPPORTED;
+
 	if (result == GM_CUDA_ERROR_NOT_SUPPORTED)
-		return client_fail(ENOTSUP, "this GPU's streams have no operations on words of 64 "
-					    "bits");
-	return client_cuda_result(cuda, result, call);
-}
-
-static int cuda_find(const struct client_cuda **cuda)
-{
-	int rc = client_cuda_get(cuda);
-
-	if (rc < 0)
-		return rc;
-	return (*cuda)->cuStreamWriteValue64 && (*cuda)->cuStreamWaitValue64
-		   ? 0
-		   : client_fail(ENOTSUP, "this driver has no stream operations on words of 64 "
-					  "bits");
+		return client_fail(ENOTSUP, "this GPU or its driver has no stream operations on "
+					    "words of 64 bits");
+	return client_cuda_result(cuda, result, name);
 }
 
 int client_stream_write(void *stream, uint64_t address, uint64_t value)
 {
 	const struct client_cuda *cuda;
-	int rc = cuda_find(&cuda);
+	int rc = client_cuda_get(&cuda);
 
-	return rc < 0
-		   ? rc
-		   : word_result(cuda,
-				 cuda->cuStreamWriteValue64(stream, address, value, FLAGS_DEFAULT),
-				 "cuStreamWriteValue64");
+	return rc < 0 ? rc
+		      : word_operate(cuda, "cuStreamWriteValue64", cuda->cuStreamWriteValue64,
+				     stream, address, value);
 }
 
 int client_stream_wait(void *stream, uint64_t address, uint64_t value)
 {
 	const struct client_cuda *cuda;
-	int rc = cuda_find(&cuda);
+	int rc = client_cuda_get(&cuda);
 
-	return rc < 0
-		   ? rc
-		   : word_result(cuda,
-				 cuda->cuStreamWaitValue64(stream, address, value, FLAGS_DEFAULT),
-				 "cuStreamWaitValue64");
+	return rc < 0 ? rc
+		      : word_operate(cuda, "cuStreamWaitValue64", cuda->cuStreamWaitValue64, stream,
+				     address, value);
 }
