@@ -9,15 +9,11 @@ import os
 from typing import Any, Union
 
 from . import _native
+from ._dlpack import strides_of
 from ._memory import FileMemory
 from ._views import Buffer
 
 _EXCL, _STAYS = 1, 4  # enum gpumem_share_flags
-
-
-def _strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Of an array in C order."""
-    return tuple(itemsize * math.prod(shape[i + 1:]) for i in range(len(shape)))
 
 
 def _tensor_range(tensor: Any) -> tuple[int, int]:
@@ -37,7 +33,7 @@ def _range(array: Any) -> tuple[int, int]:
         raise TypeError(f"{type(array).__name__} is not an array on a GPU: it has no __cuda_array_interface__")
     shape, itemsize = tuple(interface["shape"]), int(interface["typestr"][2:])
     strides = interface.get("strides")
-    if strides is not None and tuple(strides) != _strides(shape, itemsize):
+    if strides is not None and list(strides) != [itemsize * stride for stride in strides_of(shape)]:
         raise ValueError("the array is not contiguous in C order")
     return interface["data"][0], itemsize * math.prod(shape)
 
