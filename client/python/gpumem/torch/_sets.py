@@ -270,8 +270,10 @@ def _tensor(entry: Any, storages: list[Any], device: Any) -> torch.Tensor:
     shape, strides = entry["shape"], entry.get("strides")
     if dtype is None:
         raise ValueError(f"this torch has no {entry['dtype']}")
-    if not _numbers(shape) or len(shape) > _RANK_MAX or (strides is not None and (not _numbers(strides) or len(strides) != len(shape))):
-        raise ValueError("its shape or strides are wrong")
+    if not _numbers(shape) or len(shape) > _RANK_MAX:
+        raise ValueError("its shape is wrong")
+    if strides is not None and (not _numbers(strides) or len(strides) != len(shape)):
+        raise ValueError("its strides are wrong")
     elements = math.prod(shape)
     tensor = torch.empty(0 if elements else tuple(shape), dtype=dtype, device=device)
     if not elements:
