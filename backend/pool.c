@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -405,25 +404,20 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 }
 
 /* With an id, as each chunk of a watched pool. */
-static int chunk_import_watched(struct pool *pool, uint64_t bytes, int fd, struct chunk **chunk)
+static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd, struct chunk **chunk)
 {
-	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int rc = chunk_import_foreign(pool->device, bytes, *fd, chunk);
 
-	if (copy < 0)
-		return -errno;
-	int rc = chunk_import_foreign(pool->device, bytes, copy, chunk);
-
-	if (rc < 0) {
-		close(copy);
+	if (rc < 0)
 		return rc;
-	}
+	*fd = -1;
 	rc = pool->watch.on_create ? pool->watch.on_create(pool->watch.context, *chunk) : 0;
 	if (rc < 0)
 		chunk_free(*chunk);
 	return rc;
 }
 
-int pool_import_foreign(struct pool *pool, uint64_t bytes, int fd, struct span *span)
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd, struct span *span)
 {
 	struct chunk *chunk;
 	int rc = bytes_reserve(pool, bytes, POOL_ORDINARY);

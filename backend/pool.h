@@ -113,8 +113,9 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind);
 int pool_adopt_block(struct pool *pool, const struct span *span);
 
 /* Takes a chunk of chunk_import_foreign as a span, within the limits: 0, -ENOSPC, or an error of
- * the import. fd stays the caller's. Any thread. */
-int pool_import_foreign(struct pool *pool, uint64_t bytes, int fd, struct span *span);
+ * the import. *fd becomes -1 when it is the chunk's, which a failure may have freed again. Any
+ * thread. */
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd, struct span *span);
 
 /* Ends the count of a freed chunk in state CHUNK_HELD. */
 void pool_held_end(struct pool *pool, uint64_t bytes);

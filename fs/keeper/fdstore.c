@@ -35,6 +35,7 @@ struct fdstore {
 	/* A duplicate of each descriptor, for a new keeper if this keeper is killed. */
 	struct fd_table held;
 	bool gathered; /* held has all descriptors that the keeper has */
+	bool full;     /* a warning has said that no more are held */
 };
 
 /* lock held. Succeeds if the keeper has ended: fdstore_replace gives all of held to the next
@@ -107,6 +108,18 @@ static enum descriptor_use descriptor_use_of(uint64_t id)
 	}
 }
 
+/* lock held. */
+static int fdstore_refuse(struct fdstore *fdstore)
+{
+	if (!fdstore->full)
+		log_warn("the daemon and its keeper hold %u descriptors of memory and "
+			 "connections, and their limit of open files (ulimit -n, LimitNOFILE=) "
+			 "allows no more: files get no more memory until others are removed",
+			 fdstore->held.count);
+	fdstore->full = true;
+	return -EMFILE;
+}
+
 int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd)
 {
 	if (!fdstore)
@@ -115,12 +128,12 @@ int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd)
 
 	scoped_lock(&fdstore->lock);
 	if (fdstore->held.count >= descriptors_for(use, fdstore->holds_max))
-		return -EMFILE;
+		return fdstore_refuse(fdstore);
 	int error =
 	    held_put(fdstore, id, descriptor_unreserved(use, fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 
 	if (error)
-		return error;
+		return error == -EMFILE ? fdstore_refuse(fdstore) : error;
 	error = fdstore_send_hold(fdstore, id, fd);
 	if (error)
 		fd_table_drop(&fdstore->held, id);

@@ -143,7 +143,8 @@ int share_pieces_receive(struct share *share, struct share_connection *connectio
 void share_pieces_forget(struct share *share, struct share_connection *connection)
 {
 	for (uint32_t i = 0; i < connection->n_pieces; i++)
-		close(connection->pieces[i].fd);
+		if (connection->pieces[i].fd >= 0)
+			close(connection->pieces[i].fd);
 	ledger_give(share->fs, connection->uid, LEDGER_DESCRIPTORS,
 		    (uint64_t)connection->n_pieces * LEDGER_DESCRIPTOR);
 	free(connection->pieces);

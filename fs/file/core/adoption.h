@@ -6,16 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Memory that another program allocated, as a file's bytes: a descriptor for each piece, which
- * stays the caller's, in order. The bytes begin after skip bytes of the first piece, and end in the
- * last piece. */
+/* Memory that another program allocated, as a file's bytes: a descriptor for each piece, in order.
+ * The bytes begin after skip bytes of the first piece, and end in the last piece. */
 struct file_piece {
 	uint64_t bytes; /* a multiple of CHUNK_ALIGN */
-	int fd;
+	int fd;		/* -1 when it is the file's */
 };
 
 struct file_adoption {
-	const struct file_piece *pieces;
+	struct file_piece *pieces;
 	uint32_t n_pieces;
 	uint64_t skip, size;
 	bool ends; /* the file is to end with the program */

@@ -27,7 +27,7 @@ static bool adoption_is_possible(const struct file_adoption *from)
 
 /* Imports a piece, with its charges. */
 static int piece_take(const struct file_call *call, const struct volume *volume,
-		      const struct file_piece *piece, struct span *span)
+		      struct file_piece *piece, struct span *span)
 {
 	int rc = file_charge(call, (int64_t)piece->bytes);
 
@@ -35,7 +35,7 @@ static int piece_take(const struct file_call *call, const struct volume *volume,
 		return rc;
 	rc = file_charge_place(call, PLACE_GPU, (int64_t)piece->bytes);
 	if (rc == 0) {
-		rc = pool_import_foreign(volume->pool, piece->bytes, piece->fd, span);
+		rc = pool_import_foreign(volume->pool, piece->bytes, &piece->fd, span);
 		if (rc == 0)
 			return 0;
 		file_charge_place(call, PLACE_GPU, -(int64_t)piece->bytes);

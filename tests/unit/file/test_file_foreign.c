@@ -52,11 +52,34 @@ static void down(void)
 	fixture_close(&fixture);
 }
 
+/* With duplicates of the descriptors: the file keeps those of the pieces that it has, and a process
+ * may have as few descriptors as pieces. */
+static int adopt(struct file *file, const struct file_adoption *from)
+{
+	struct file_piece given[PIECES];
+	struct file_adoption adoption = *from;
+	bool kept = true;
+
+	adoption.pieces = given;
+	for (unsigned i = 0; i < from->n_pieces; i++)
+		given[i] = (struct file_piece){from->pieces[i].bytes,
+					       fcntl(from->pieces[i].fd, F_DUPFD_CLOEXEC, 0)};
+	int error = file_adopt(file, &fixture.call, &adoption);
+
+	for (unsigned i = 0; i < from->n_pieces; i++) {
+		kept = kept && given[i].fd < 0;
+		if (given[i].fd >= 0)
+			close(given[i].fd);
+	}
+	ck_assert(kept || error);
+	return error;
+}
+
 static struct file *adopted(const struct file_adoption *from)
 {
 	struct file *file = fixture_file(&fixture, GPU0);
 
-	ck_assert_int_eq(file_adopt(file, &fixture.call, from), 0);
+	ck_assert_int_eq(adopt(file, from), 0);
 	return file;
 }
 
@@ -64,7 +87,7 @@ static void expect_refused(const struct file_adoption *from, int error)
 {
 	struct file *file = fixture_file(&fixture, GPU0);
 
-	ck_assert_int_eq(file_adopt(file, &fixture.call, from), error);
+	ck_assert_int_eq(adopt(file, from), error);
 	ck_assert_uint_eq(file_size(file), 0);
 	ck_assert_int_eq(atomic_load(&fixture.quota_owner.total), 0);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[GPU0].pool).chunk_bytes, 0);
@@ -221,7 +244,7 @@ START_TEST(lies_are_refused)
 	expect_refused(&(struct file_adoption){&short_piece, 1, 0, 1, false}, -EINVAL);
 	expect_refused(&(struct file_adoption){&odd, 1, 0, 1, false}, -EINVAL);
 	expect_refused(&(struct file_adoption){&empty, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&closed, 1, 0, 1, false}, -EBADF);
+	expect_refused(&(struct file_adoption){&closed, 1, 0, 1, false}, -EINVAL);
 	expect_refused(&(struct file_adoption){huge, 2, 5, UINT64_MAX - 10, false}, -EINVAL);
 	expect_refused(&(struct file_adoption){&unsealed, 1, 0, 1, false}, -EINVAL);
 	expect_refused(&(struct file_adoption){&other, 1, 0, 1, false}, -EINVAL);
@@ -235,8 +258,8 @@ START_TEST(only_an_empty_file_adopts)
 	struct file *file = fixture_file(&fixture, GPU0), *host = fixture_file(&fixture, HOST);
 
 	ck_assert_int_eq(file_write(file, &fixture.call, "x", 1, 0), 1);
-	ck_assert_int_eq(file_adopt(file, &fixture.call, &whole), -EBUSY);
-	ck_assert_int_eq(file_adopt(host, &fixture.call, &whole), -ENOTSUP);
+	ck_assert_int_eq(adopt(file, &whole), -EBUSY);
+	ck_assert_int_eq(adopt(host, &whole), -ENOTSUP);
 	file_free(file, &fixture.call);
 	file_free(host, &fixture.call);
 }

@@ -53,7 +53,8 @@ static void down(void)
 	daemon_down(&fixture);
 	held_free(&held);
 	for (unsigned i = 0; i < 2; i++)
-		close(pieces[i].fd);
+		if (pieces[i].fd >= 0)
+			close(pieces[i].fd);
 	munmap(memory, 2 * PIECE);
 }
 
