@@ -9,7 +9,7 @@
 
 #include "tests/gpu/pointers.h"
 
-#define PIECES_MAX 1024
+#define PIECES_MAX 16384
 #define ROUNDS_MAX 1000
 #define FILL	   7
 

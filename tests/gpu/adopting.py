@@ -5,6 +5,7 @@ process, beside the driver's own export and import; timelines; and the mount tes
 
 from harness import Mount
 from pointers import guarded, helper, timed
+from sets import TENSORS, sets
 from suites import mount_run
 
 ROUNDS = 21
@@ -47,6 +48,10 @@ def point_adopted(machine):
         for title, words in (("timelines on the GPU", "gpu0"), ("timelines in host/", "host")):
             guarded(machine, title, lambda title=title, words=words: hops(
                 machine, mount.path / "gpu0", mount.path / words, title))
+        title = f"{TENSORS} tensors of 16 GiB in torch's expandable segments"
+        folder = mount.path / "gpu0" / "set"
+        folder.mkdir()
+        guarded(machine, title, lambda: sets(machine, folder, title))
     for title, name in (("the mount test of gpumem_share", "prog_client_adopted"),
                         ("the mount test of timelines", "prog_client_timeline")):
         guarded(machine, title, lambda title=title, name=name: mount_test(machine, title, name))
