@@ -162,26 +162,45 @@ static int chunk_make_on_disk(struct device *device, uint64_t bytes, int fd, str
 
 /* New memory, or the memory that fd refers to: of this daemon or an earlier one, or of another
  * program. */
-enum chunk_origin { CHUNK_NEW, CHUNK_OURS, CHUNK_FOREIGN };
+enum chunk_origin { CHUNK_NEW, CHUNK_OURS, CHUNK_FOREIGN, CHUNK_FOREIGN_LATER };
+
+static bool chunk_origin_is_foreign(enum chunk_origin origin)
+{
+	return origin == CHUNK_FOREIGN || origin == CHUNK_FOREIGN_LATER;
+}
+
+static int chunk_make_on_device(struct device *device, enum memory_place place, uint64_t bytes,
+				enum chunk_origin origin, int fd, struct chunk **chunk)
+{
+	const struct backend_ops *ops = device->backend->ops;
+
+	switch (origin) {
+	case CHUNK_NEW:
+		return ops->chunk_new(device, place, bytes, chunk);
+	case CHUNK_OURS:
+		return ops->chunk_import(device, place, bytes, fd, chunk);
+	default:
+		return ops->chunk_import_foreign(
+		    device, bytes, fd,
+		    origin == CHUNK_FOREIGN ? CHUNK_IMPORT_NOW : CHUNK_IMPORT_LATER, chunk);
+	}
+}
 
 static int chunk_make(struct device *device, enum memory_place place, uint64_t bytes,
 		      enum chunk_origin origin, int fd, struct chunk **chunk)
 {
-	const struct backend_ops *ops = device->backend->ops;
 	struct chunk *new_chunk;
 
-	if (origin == CHUNK_FOREIGN && !ops->chunk_import_foreign)
+	if (chunk_origin_is_foreign(origin) && !device->backend->ops->chunk_import_foreign)
 		return -ENOTSUP;
 	if (place == PLACE_DISK)
 		return chunk_make_on_disk(device, bytes, fd, chunk);
 	if (!health_enter(device))
 		return -EIO;
-	int rc = origin == CHUNK_NEW	? ops->chunk_new(device, place, bytes, &new_chunk)
-		 : origin == CHUNK_OURS ? ops->chunk_import(device, place, bytes, fd, &new_chunk)
-					: ops->chunk_import_foreign(device, bytes, fd, &new_chunk);
+	int rc = chunk_make_on_device(device, place, bytes, origin, fd, &new_chunk);
 
 	if (rc == 0) {
-		new_chunk->foreign = origin == CHUNK_FOREIGN;
+		new_chunk->foreign = chunk_origin_is_foreign(origin);
 		assert(new_chunk->device == device && new_chunk->place == place &&
 		       new_chunk->bytes == bytes);
 		chunk_init(new_chunk);
@@ -206,11 +225,14 @@ int chunk_import(struct device *device, enum memory_place place, uint64_t bytes,
 	return chunk_make(device, place, bytes, CHUNK_OURS, fd, chunk);
 }
 
-int chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk)
+int chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
+			 enum chunk_import_time import_time, struct chunk **chunk)
 {
 	if (!bytes || bytes % CHUNK_ALIGN || fd < 0)
 		return -EINVAL;
-	return chunk_make(device, PLACE_GPU, bytes, CHUNK_FOREIGN, fd, chunk);
+	return chunk_make(device, PLACE_GPU, bytes,
+			  import_time == CHUNK_IMPORT_LATER ? CHUNK_FOREIGN_LATER : CHUNK_FOREIGN,
+			  fd, chunk);
 }
 
 void chunk_free(struct chunk *chunk)

@@ -404,9 +404,10 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 }
 
 /* With an id, as each chunk of a watched pool. */
-static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd, struct chunk **chunk)
+static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd,
+				enum chunk_import_time import_time, struct chunk **chunk)
 {
-	int rc = chunk_import_foreign(pool->device, bytes, *fd, chunk);
+	int rc = chunk_import_foreign(pool->device, bytes, *fd, import_time, chunk);
 
 	if (rc < 0)
 		return rc;
@@ -417,14 +418,15 @@ static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd, stru
 	return rc;
 }
 
-int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd, struct span *span)
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd,
+			enum chunk_import_time import_time, struct span *span)
 {
 	struct chunk *chunk;
 	int rc = bytes_reserve(pool, bytes, POOL_ORDINARY);
 
 	if (rc < 0)
 		return rc;
-	rc = chunk_import_watched(pool, bytes, fd, &chunk);
+	rc = chunk_import_watched(pool, bytes, fd, import_time, &chunk);
 	if (rc < 0) {
 		bytes_return(pool, bytes);
 		return rc;

@@ -114,6 +114,9 @@ enum gpumem_adopt_flags {
 	/* The file outlives the lease. Without the flag the file ends with the lease: its names are
 	 * removed, and its memory is given up. */
 	GPUMEM_ADOPT_STAYS = 1,
+	/* The daemon may import the pieces when it first needs their bytes. If they are not what
+	 * the client says, reads and writes fail with EIO then, and the call without EINVAL now. */
+	GPUMEM_ADOPT_LATER = 2,
 };
 
 #define GPUMEM_IOC_ADOPT _IOW('g', 0x52, struct gpumem_adopt_ask)

@@ -164,7 +164,7 @@ int cuda_bar_map(struct chunk *base, void **address)
 	const struct bar_way *way = atomic_load_explicit(&device->bar.way, memory_order_acquire);
 	if (!way)
 		return -ENOTSUP;
-	rc = cuda_context_use(device);
+	rc = cuda_context_use(device) ?: cuda_chunk_need(chunk);
 	if (rc < 0)
 		return rc;
 	char reason[BAR_REASON_MAX] = "";

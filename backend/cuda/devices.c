@@ -130,6 +130,7 @@ static int device_open(struct cuda *cuda, unsigned ordinal, struct cuda_device *
 		return rc;
 	new_device->base.bar_bytes = device_bar_bytes(new_device);
 	pthread_mutex_init(&new_device->lock, NULL);
+	pthread_mutex_init(&new_device->import_lock, NULL);
 	cuda_bar_init(new_device);
 	*device = new_device;
 	new_device = NULL;
@@ -143,6 +144,7 @@ void cuda_device_close(struct cuda_device *device)
 	cuda_bar_close(device);
 	cuda_range_close(device);
 	cuda_context_close(device);
+	pthread_mutex_destroy(&device->import_lock);
 	pthread_mutex_destroy(&device->lock);
 	free(device);
 }

@@ -157,8 +157,10 @@ static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *a
 static int dma_begin(struct cuda_copier *copier, struct chunk *chunk, uint64_t offset,
 		     struct dma_stream **stream, gm_CUdeviceptr *address)
 {
-	int rc = dma_stream_use(copier, cuda_device(chunk->device), stream);
+	int rc = cuda_chunk_need(cuda_chunk(chunk));
 
+	if (rc == 0)
+		rc = dma_stream_use(copier, cuda_device(chunk->device), stream);
 	return rc < 0 ? rc : chunk_address(chunk, offset, address);
 }
 
@@ -324,8 +326,10 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	scoped_lock(&copier->lock);
 	struct dma_stream *to_stream, *from_stream;
 	bool inside = to->device == from->device;
-	int rc =
-	    (inside ? stream_use : dma_stream_use)(copier, cuda_device(to->device), &to_stream);
+	int rc = cuda_chunk_need(cuda_chunk(to)) ?: cuda_chunk_need(cuda_chunk(from));
+	if (rc == 0)
+		rc = (inside ? stream_use : dma_stream_use)(copier, cuda_device(to->device),
+							    &to_stream);
 	if (rc == 0 && !inside)
 		rc = dma_stream_use(copier, cuda_device(from->device), &from_stream);
 	if (rc == 0)

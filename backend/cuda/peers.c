@@ -120,6 +120,10 @@ void peers_add(struct cuda_chunk *chunk)
 	if (!has_peers(cuda_device(chunk->base.device)))
 		return;
 	scoped_lock(&peers->lock);
+	/* Another device's reset adds it, too. */
+	if (!chunk->address || atomic_load(&chunk->peers.state) == PEERS_WAITING ||
+	    atomic_load(&chunk->peers.state) == PEERS_GRANTING)
+		return;
 	atomic_store(&chunk->peers.state, PEERS_WAITING);
 	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
 	/* Without the thread, peers_need grants. */

@@ -66,14 +66,17 @@ struct cuda_device {
 	uint64_t range_bytes;
 	struct va va;
 
+	pthread_mutex_t import_lock; /* held while a chunk is imported for its first use */
+
 	struct bar_state bar; /* has its own lock, taken before this lock */
 };
 
 struct cuda_chunk {
-	struct chunk base; /* first */
-	gm_CUmemGenericAllocationHandle handle;
-	gm_CUdeviceptr
-	    address; /* 0: no address, the memory is lost; used by copies under copier->lock */
+	struct chunk base;			/* first */
+	gm_CUmemGenericAllocationHandle handle; /* 0: not imported yet */
+	/* 0: no address, because the memory is lost, or another program's and not needed yet; used
+	 * by copies under copier->lock. */
+	_Atomic gm_CUdeviceptr address;
 	struct peers_entry peers;
 	_Atomic int exported; /* a descriptor, kept from the first export on; -1: none */
 	void *mapping;	      /* belongs to the BAR way; bar.h */
@@ -141,7 +144,12 @@ int cuda_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 		   struct chunk **chunk);
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
-int cuda_chunk_import_foreign(struct device *device, uint64_t bytes, int fd, struct chunk **chunk);
+int cuda_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
+			      enum chunk_import_time when, struct chunk **chunk);
+/* Imports a chunk of CHUNK_IMPORT_LATER that is used for the first time, and makes the context of
+ * its device current to this thread: 0, -ENOMEM, or -EIO: fd was no memory of this device, or
+ * another error, which is logged. Under copier->lock, or where the device is not reset. */
+int cuda_chunk_need(struct cuda_chunk *chunk);
 int cuda_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk);
 void cuda_range_close(struct cuda_device *device);

@@ -132,7 +132,7 @@ static int chunk_map_and_read(struct cuda_device *device, const struct scratch *
 	int rc = 0;
 
 	DL_FOREACH (device->base.health.chunks, base) {
-		if (atomic_load(&base->lost))
+		if (atomic_load(&base->lost) || !cuda_chunk(base)->handle)
 			continue;
 		rc = cuda_chunk_remap(cuda_chunk(base));
 		if (rc == -ENOMEM || rc == -ENOSPC)

@@ -4,11 +4,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
+#include "common/log.h"
 
 /* Address space is free: with twice the memory reserved, there is nearly always a hole for a chunk
  * that fits into memory. */
@@ -145,7 +147,7 @@ static int chunk_map(struct cuda_device *device, struct cuda_chunk *chunk)
 		address_unmap(device, address, bytes);
 		return rc;
 	}
-	chunk->address = address;
+	atomic_store_explicit(&chunk->address, address, memory_order_release);
 	peers_add(chunk);
 	return 0;
 }
@@ -186,6 +188,8 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
 
+	if (!chunk->handle)
+		return 0;
 	cuda_chunk_unmap(chunk);
 	int rc = chunk_map(device, chunk);
 
@@ -214,12 +218,12 @@ static int memory_import_foreign(struct cuda_device *device, int fd,
 
 /* A chunk's memory: new, or that of a descriptor, made by gpumemfs or by any program. */
 #define FRESH (-1)
-enum memory_origin { MEMORY_OURS, MEMORY_FOREIGN };
+enum memory_origin { MEMORY_OURS, MEMORY_FOREIGN, MEMORY_FOREIGN_LATER };
 
 static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes,
 		      enum memory_origin origin, int fd, struct chunk **chunk)
 {
-	int rc = cuda_context_use(device);
+	int rc = origin == MEMORY_FOREIGN_LATER ? 0 : cuda_context_use(device);
 	if (rc < 0)
 		return rc;
 	AUTO_FREE struct cuda_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
@@ -233,11 +237,11 @@ static int chunk_make(struct cuda_device *device, enum memory_place place, uint6
 		rc = memory_create(device, place, bytes, &new_chunk->handle);
 	else if (origin == MEMORY_FOREIGN)
 		rc = memory_import_foreign(device, fd, &new_chunk->handle);
-	else
+	else if (origin == MEMORY_OURS)
 		rc = memory_import(device, fd, &new_chunk->handle);
 	if (rc < 0)
 		return rc;
-	rc = chunk_map(device, new_chunk);
+	rc = origin == MEMORY_FOREIGN_LATER ? 0 : chunk_map(device, new_chunk);
 	if (rc < 0) {
 		device->cuda->cu.cuMemRelease(new_chunk->handle);
 		return rc;
@@ -281,11 +285,55 @@ int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t byt
 }
 
 /* The driver maps memory as a whole only, so cuMemMap refuses another size. */
-int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd, struct chunk **chunk)
+int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd,
+			      enum chunk_import_time when, struct chunk **chunk)
 {
-	int rc = chunk_import_any(base, PLACE_GPU, bytes, MEMORY_FOREIGN, fd, chunk);
+	int rc = chunk_import_any(
+	    base, PLACE_GPU, bytes,
+	    when == CHUNK_IMPORT_LATER ? MEMORY_FOREIGN_LATER : MEMORY_FOREIGN, fd, chunk);
 
 	return rc == -ENOTSUP ? -EINVAL : rc;
+}
+
+/* import_lock is held. */
+static int chunk_import_late(struct cuda_device *device, struct cuda_chunk *chunk)
+{
+	gm_CUmemGenericAllocationHandle handle;
+	int rc = memory_import_foreign(device, atomic_load(&chunk->exported), &handle);
+
+	if (rc < 0)
+		return rc;
+	chunk->handle = handle;
+	rc = chunk_map(device, chunk);
+	if (rc < 0) {
+		device->cuda->cu.cuMemRelease(handle);
+		chunk->handle = 0;
+	}
+	return rc;
+}
+
+int cuda_chunk_need(struct cuda_chunk *chunk)
+{
+	struct cuda_device *device = cuda_device(chunk->base.device);
+	int rc;
+
+	if (atomic_load_explicit(&chunk->address, memory_order_acquire))
+		return 0;
+	if (atomic_load(&chunk->base.lost))
+		return -EIO;
+	scoped_lock(&device->import_lock);
+	rc = cuda_context_use(device);
+	if (rc == 0 && !chunk->address)
+		rc = chunk_import_late(device, chunk);
+	if (rc == -EINVAL || rc == -ENOTSUP) {
+		atomic_store(&chunk->base.lost, true);
+		log_error("%s: the memory that another program shared cannot be used: its "
+			  "descriptor is no memory of this GPU of %" PRIu64 " bytes",
+			  device->base.label, chunk->base.bytes);
+	}
+	if (rc == -ENOSPC)
+		return -ENOMEM;
+	return rc == 0 || rc == -ENOMEM ? rc : -EIO;
 }
 
 static void export_drop(struct cuda_device *device, struct cuda_chunk *chunk)
@@ -308,7 +356,8 @@ void cuda_chunk_free(struct chunk *base)
 	export_drop(device, chunk);
 	cuda_context_use(device); /* on a failed device the memory is freed all the same */
 	cuda_chunk_unmap(chunk);
-	cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
+	if (chunk->handle)
+		cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");
 	peers_drop(chunk);
 	free(chunk);
 	cuda_drop(device);

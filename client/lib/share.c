@@ -31,7 +31,7 @@ static gpumem *file_share(const char *path, const struct client_adoption *from, 
 	struct client_adoption adoption = *from;
 	int create = flags & GPUMEM_SHARE_EXCL ? GPUMEM_CREATE_EXCL : 0;
 
-	adoption.flags = flags & GPUMEM_SHARE_STAYS ? GPUMEM_ADOPT_STAYS : 0;
+	adoption.flags |= flags & GPUMEM_SHARE_STAYS ? GPUMEM_ADOPT_STAYS : 0;
 	int rc = client_create_adopted(path, &adoption, mode, create, &file);
 
 	if (client_errno_return(rc) < 0)
@@ -69,13 +69,16 @@ gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 	if (rc == 0)
 		rc = client_pieces_export(address, bytes, &pieces);
 	if (client_errno_return(rc) == 0)
-		file = file_share(path,
-				  &(struct client_adoption){.fds = pieces.fds,
-							    .sizes = pieces.sizes,
-							    .n_pieces = pieces.n,
-							    .skip = pieces.skip,
-							    .size = bytes},
-				  mode, flags);
+		file =
+		    file_share(path,
+			       &(struct client_adoption){.fds = pieces.fds,
+							 .sizes = pieces.sizes,
+							 .n_pieces = pieces.n,
+							 .skip = pieces.skip,
+							 .size = bytes,
+							 /* The descriptors are the driver's own. */
+							 .flags = GPUMEM_ADOPT_LATER},
+			       mode, flags);
 	int error = errno;
 
 	client_pieces_close(&pieces);

@@ -107,7 +107,7 @@ static int adopt_check(const struct op *op, const struct fuse_file_info *info,
 {
 	if (handle_access(info) != GPUMEM_ACCESS_WRITE)
 		return -EBADF;
-	if (ask->flags & ~(uint32_t)GPUMEM_ADOPT_STAYS)
+	if (ask->flags & ~(uint32_t)(GPUMEM_ADOPT_STAYS | GPUMEM_ADOPT_LATER))
 		return -EINVAL;
 	return fuse_req_ctx(op->req)->uid == op->inode->uid ? 0 : -EPERM;
 }
@@ -146,7 +146,8 @@ static void ioctl_lease(struct op *op, const struct fuse_file_info *info,
 			    (struct share_adoption){.skip = adopt->skip,
 						    .size = adopt->size,
 						    .n_pieces = adopt->n_pieces,
-						    .stays = adopt->flags & GPUMEM_ADOPT_STAYS};
+						    .stays = adopt->flags & GPUMEM_ADOPT_STAYS,
+						    .later = adopt->flags & GPUMEM_ADOPT_LATER};
 			lease->ask.adopt = &lease->adoption;
 		}
 		error = share_ask(share, &lease->ask);

@@ -99,15 +99,16 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t n
 
 	if (fd < 0)
 		return fd;
-	int rc = chunk_import(volume->device, place, kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd,
-			      chunk);
+	int rc = journal_chunk_is_foreign(number)
+		     ? chunk_import_foreign(volume->device, bytes, fd, CHUNK_IMPORT_LATER, chunk)
+		     : chunk_import(volume->device, place,
+				    kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
 
 	if (rc < 0) {
 		close(fd);
 		return rc;
 	}
 	(*chunk)->id = id;
-	(*chunk)->foreign = journal_chunk_is_foreign(number);
 	/* The other chunks have blocks of several files, and were never handed out. */
 	if (kind == POOL_WHOLE && ((*chunk)->foreign || restore_was_handed_out(restore, id)))
 		atomic_store(&(*chunk)->handed_out, CHUNK_HANDED_OUT);

@@ -159,7 +159,8 @@ int share_adopt(struct share *share, struct share_connection *connection,
 					 .n_pieces = connection->n_pieces,
 					 .skip = ask->adopt->skip,
 					 .size = ask->adopt->size,
-					 .ends = !ask->adopt->stays};
+					 .ends = !ask->adopt->stays,
+					 .later = ask->adopt->later};
 	struct inode_call call;
 	int error = -ESTALE;
 

@@ -72,6 +72,7 @@ struct share_adoption {
 	uint64_t skip, size;
 	uint32_t n_pieces;
 	bool stays; /* the file outlives the lease */
+	bool later; /* the memory may be imported at its first use */
 };
 
 /* A GPUMEM_IOC_LEASE, or with SHARE_TIMES_TOLD a GPUMEM_IOC_LEASE_TIMED, or with loads a

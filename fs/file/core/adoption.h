@@ -17,7 +17,8 @@ struct file_adoption {
 	struct file_piece *pieces;
 	uint32_t n_pieces;
 	uint64_t skip, size;
-	bool ends; /* the file is to end with the program */
+	bool ends;  /* the file is to end with the program */
+	bool later; /* the pieces may be imported at their first use, which fails if they lie */
 };
 
 #endif

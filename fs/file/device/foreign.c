@@ -27,7 +27,7 @@ static bool adoption_is_possible(const struct file_adoption *from)
 
 /* Imports a piece, with its charges. */
 static int piece_take(const struct file_call *call, const struct volume *volume,
-		      struct file_piece *piece, struct span *span)
+		      struct file_piece *piece, enum chunk_import_time import_time, struct span *span)
 {
 	int rc = file_charge(call, (int64_t)piece->bytes);
 
@@ -35,7 +35,7 @@ static int piece_take(const struct file_call *call, const struct volume *volume,
 		return rc;
 	rc = file_charge_place(call, PLACE_GPU, (int64_t)piece->bytes);
 	if (rc == 0) {
-		rc = pool_import_foreign(volume->pool, piece->bytes, &piece->fd, span);
+		rc = pool_import_foreign(volume->pool, piece->bytes, &piece->fd, import_time, span);
 		if (rc == 0)
 			return 0;
 		file_charge_place(call, PLACE_GPU, -(int64_t)piece->bytes);
@@ -64,7 +64,8 @@ static int pieces_take(const struct file_call *call, const struct volume *volume
 	for (uint32_t i = 0; rc == 0 && i < from->n_pieces; i++) {
 		struct span span;
 
-		rc = piece_take(call, volume, &from->pieces[i], &span);
+		rc = piece_take(call, volume, &from->pieces[i],
+				from->later ? CHUNK_IMPORT_LATER : CHUNK_IMPORT_NOW, &span);
 		if (rc < 0)
 			break;
 		struct extent extent = piece_extent(from, &span, offset);

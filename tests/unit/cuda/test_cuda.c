@@ -287,6 +287,82 @@ START_TEST(imported)
 }
 END_TEST
 
+static struct chunk *imported_later(uint64_t bytes, int fd)
+{
+	struct chunk *chunk;
+
+	ck_assert_int_eq(
+	    chunk_import_foreign(backend->devices[0], bytes, fd, CHUNK_IMPORT_LATER, &chunk), 0);
+	return chunk;
+}
+
+/* A copy, a mapping or another process may be the first use, or there is none. */
+START_TEST(imported_at_the_first_use)
+{
+	char pattern[4096];
+	brlock_token token;
+	int fds[4], again;
+
+	open_plain();
+	unit_fill(pattern, sizeof(pattern), &seed);
+	struct chunk *first = new_chunk(0, 4 * MIB), *second, *third;
+
+	put(first, 3 * MIB, pattern, sizeof(pattern));
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(chunk_export(first, &fds[i]), 0);
+	chunk_free(imported_later(4 * MIB, fds[0]));
+	second = imported_later(4 * MIB, fds[1]);
+	expect_bytes(second, 3 * MIB, pattern, sizeof(pattern));
+	chunk_free(second);
+	second = imported_later(4 * MIB, fds[2]);
+	char *mapping = bar_acquire(second, BAR_WANT_FORCE, &token);
+
+	if (mapping) {
+		stream_load(pattern, mapping + 3 * MIB, sizeof(pattern));
+		bar_release(second, token);
+		expect_bytes(first, 3 * MIB, pattern, sizeof(pattern));
+	}
+	chunk_free(second);
+	second = imported_later(4 * MIB, fds[3]);
+	ck_assert_int_eq(chunk_export(second, &again), 0);
+	ck_assert_int_eq(chunk_import(backend->devices[0], PLACE_GPU, 4 * MIB, again, &third), 0);
+	expect_bytes(third, 3 * MIB, pattern, sizeof(pattern));
+	chunk_free(third);
+	chunk_free(second);
+	chunk_free(first);
+	close_all();
+}
+END_TEST
+
+static void expect_useless(uint64_t bytes, int fd)
+{
+	struct chunk *chunk = imported_later(bytes, fd);
+	struct span span = whole(chunk);
+	char byte;
+
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(copy_out(copier, &byte, &span, 0, 1, COPY_DMA), -EIO);
+	ck_assert_int_eq(copy_zero(copier, &span, 0, MIB), -EIO);
+	chunk_free(chunk);
+	ck_assert_int_eq(device_health(backend->devices[0]), DEVICE_OK);
+}
+
+START_TEST(lies_are_found_at_the_first_use)
+{
+	int fd;
+
+	open_plain();
+	struct chunk *first = new_chunk(0, 4 * MIB);
+
+	log_setup(LOG_LEVEL_ERROR, 0);
+	ck_assert_int_eq(chunk_export(first, &fd), 0);
+	expect_useless(8 * MIB, fd);
+	expect_useless(4 * MIB, open("/dev/null", O_RDWR | O_CLOEXEC));
+	chunk_free(first);
+	close_all();
+}
+END_TEST
+
 #define THREADS 4
 
 static void *allocate_and_copy(void *arg)
@@ -399,6 +475,8 @@ static void any_driver(TCase *tcase)
 	tcase_add_test(tcase, memory_comes_and_goes);
 	tcase_add_test(tcase, export);
 	tcase_add_test(tcase, imported);
+	tcase_add_test(tcase, imported_at_the_first_use);
+	tcase_add_test(tcase, lies_are_found_at_the_first_use);
 	tcase_add_test(tcase, system_memory);
 	tcase_add_test(tcase, exported_again);
 	tcase_add_test(tcase, threads);

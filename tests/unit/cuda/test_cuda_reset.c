@@ -276,6 +276,31 @@ START_TEST(descriptors_bring_memory_back)
 }
 END_TEST
 
+/* Memory without a first use is neither mapped nor read, and can be used afterwards. */
+START_TEST(memory_for_later_stays)
+{
+	static struct content here;
+	struct chunk *later;
+	int fd;
+
+	order("");
+	open_resetting(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
+	ck_assert_int_eq(
+	    chunk_import_foreign(backend->devices[0], 2 * MIB, fd, CHUNK_IMPORT_LATER, &later), 0);
+	order(PASS_FAULT);
+	ck_assert_int_eq(read_byte(here.chunks[2], 0), -EIO);
+	await(&resets, 1);
+	ck_assert(!atomic_load(&later->lost));
+	ck_assert_int_eq(read_byte(later, 0), read_byte(here.chunks[0], 0));
+	chunk_free(later);
+	check(&here);
+	empty(&here);
+	close_resetting();
+}
+END_TEST
+
 /* The registrations for all copiers ended with the context, also for the other device. */
 START_TEST(windows_come_back)
 {
@@ -532,6 +557,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, does_not_come_back);
 	tcase_add_test(tcase, bad_memory_is_lost);
 	tcase_add_test(tcase, descriptors_bring_memory_back);
+	tcase_add_test(tcase, memory_for_later_stays);
 	tcase_add_test(tcase, windows_come_back);
 	tcase_add_test(tcase, windows_are_never_touched_by_the_cpu);
 	tcase_add_test(tcase, full_devices_come_back);

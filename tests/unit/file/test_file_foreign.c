@@ -18,7 +18,7 @@ static struct fixture fixture;
 /* Of the program: the memory, and a descriptor for each piece. */
 static char *memory;
 static struct file_piece pieces[PIECES];
-static const struct file_adoption whole = {pieces, PIECES, SKIP, SIZE, false};
+static const struct file_adoption whole = {pieces, PIECES, SKIP, SIZE, false, false};
 
 static int memfd_sealed(uint64_t bytes, int seals)
 {
@@ -211,7 +211,7 @@ END_TEST
 /* Whole pieces are charged, as the file keeps all of them. */
 START_TEST(pieces_are_charged)
 {
-	struct file *file = adopted(&(struct file_adoption){pieces, 1, 0, 1, false});
+	struct file *file = adopted(&(struct file_adoption){pieces, 1, 0, 1, false, false});
 
 	ck_assert_int_eq(atomic_load(&fixture.quota_owner.total), PIECE);
 	ck_assert_uint_eq(pool_usage(fixture.volumes[GPU0].pool).chunk_bytes, PIECE);
@@ -235,19 +235,21 @@ START_TEST(lies_are_refused)
 	struct file_piece unsealed = {PIECE, memfd_sealed(PIECE, F_SEAL_GROW)};
 	struct file_piece other = {PIECE, open("/dev/null", O_RDWR | O_CLOEXEC)};
 
-	expect_refused(&(struct file_adoption){pieces, 0, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){pieces, PIECES, 0, 0, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){pieces, PIECES, PIECE, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){pieces, PIECES, 0, PIECE, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){pieces, PIECES, 1, PIECES * PIECE, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){pieces, PIECES, 1, UINT64_MAX, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&short_piece, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&odd, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&empty, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&closed, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){huge, 2, 5, UINT64_MAX - 10, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&unsealed, 1, 0, 1, false}, -EINVAL);
-	expect_refused(&(struct file_adoption){&other, 1, 0, 1, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, 0, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, PIECES, 0, 0, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, PIECES, PIECE, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, PIECES, 0, PIECE, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, PIECES, 1, PIECES * PIECE, false, false},
+		       -EINVAL);
+	expect_refused(&(struct file_adoption){pieces, PIECES, 1, UINT64_MAX, false, false},
+		       -EINVAL);
+	expect_refused(&(struct file_adoption){&short_piece, 1, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){&odd, 1, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){&empty, 1, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){&closed, 1, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){huge, 2, 5, UINT64_MAX - 10, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){&unsealed, 1, 0, 1, false, false}, -EINVAL);
+	expect_refused(&(struct file_adoption){&other, 1, 0, 1, false, false}, -EINVAL);
 	close(unsealed.fd);
 	close(other.fd);
 }

@@ -19,7 +19,7 @@ static unsigned n_frozen;
 
 static char *memory; /* of the program, two pieces */
 static struct file_piece pieces[2];
-static const struct file_adoption adoption = {pieces, 2, SKIP, SIZE, false};
+static const struct file_adoption adoption = {pieces, 2, SKIP, SIZE, false, false};
 
 static void freeze(void *of)
 {
