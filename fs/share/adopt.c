@@ -152,6 +152,11 @@ void share_pieces_forget(struct share *share, struct share_connection *connectio
 	connection->n_pieces = 0;
 }
 
+bool share_adopts_at_once(const struct share_ask *ask)
+{
+	return ask->adopt->later && ask->adopt->n_pieces <= FILE_QUICK_CHUNKS;
+}
+
 int share_adopt(struct share *share, struct share_connection *connection,
 		const struct share_ask *ask)
 {

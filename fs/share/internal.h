@@ -240,6 +240,8 @@ int share_lease_file(struct share_connection *connection, uint64_t number, struc
 /* Reads the GPUMEM_MSG_PIECES that is next in the socket, and answers. */
 int share_pieces_receive(struct share *share, struct share_connection *connection);
 void share_pieces_forget(struct share *share, struct share_connection *connection);
+/* Whether share_adopt takes no longer than a lease. */
+bool share_adopts_at_once(const struct share_ask *ask);
 /* Gives the file of an ask the connection's pieces, which are forgotten. */
 int share_adopt(struct share *share, struct share_connection *connection,
 		const struct share_ask *ask);

@@ -471,12 +471,13 @@ static int lease_check_limits(struct share *share, const struct share_connection
 
 /* A file that is not leased after all has no other end. */
 static int lease_adopted(struct share *share, struct share_connection *connection,
-			 const struct share_ask *ask, const struct lease_params *params)
+			 const struct share_ask *ask, struct lease_params *params)
 {
 	int error = share_adopt(share, connection, ask);
 
 	if (error)
 		return error;
+	params->wait = FILE_MAY_WAIT; /* the file has its memory */
 	error = lease_grant(share, connection, params);
 	if (error && error != -EPIPE)
 		inode_notify_producer_ended(share->fs, params->inode);
@@ -507,9 +508,10 @@ int share_lease(struct share *share, struct share_connection *connection,
 		return -EINPROGRESS;
 	int error = lease_check_limits(share, connection, ask->inode);
 
+	if (!error && ask->adopt && wait == FILE_NO_WAIT && !share_adopts_at_once(ask))
+		return -EINPROGRESS;
 	if (!error && ask->adopt)
-		return wait == FILE_NO_WAIT ? -EINPROGRESS
-					    : lease_adopted(share, connection, ask, &params);
+		return lease_adopted(share, connection, ask, &params);
 	return error ? error : lease_grant(share, connection, &params);
 }
 
