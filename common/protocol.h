@@ -99,9 +99,10 @@ struct gpumem_lease_ask {
 /* The argument of GPUMEM_IOC_ADOPT: makes the memory of GPUMEM_MSG_PIECES the memory of the open
  * file, which must be an empty file in gpuN/ that the caller owns. Then as GPUMEM_IOC_LEASE. After
  * an error the pieces are forgotten. EPERM: another user's file; EBUSY: the file has bytes, or is
- * leased; EINVAL: a descriptor is no memory of the file's GPU of its piece's size, or the pieces do
- * not hold the bytes; ENOTSUP: the file is in host/, or the mount's GPUs take no such memory;
- * ESTALE: the daemon has not so many pieces, so send all of them again; ENOSPC, EDQUOT. */
+ * leased, or has a name and not GPUMEM_ADOPT_STAYS; EINVAL: a descriptor is no memory of the file's
+ * GPU of its piece's size, or the pieces do not hold the bytes; ENOTSUP: the file is in host/, or
+ * the mount's GPUs take no such memory; ESTALE: the daemon has not so many pieces, so send all of
+ * them again; ENOSPC, EDQUOT. */
 struct gpumem_adopt_ask {
 	struct gpumem_lease_ask lease;
 	uint64_t skip; /* bytes of the first piece before the file's bytes */

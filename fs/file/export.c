@@ -113,9 +113,14 @@ bool file_has_foreign_memory(const struct file *file)
 	return file_is_foreign(file);
 }
 
+bool file_ends_with_process(const struct file *file)
+{
+	return file_is_foreign(file) && foreign_ends(file);
+}
+
 bool file_adopted_end(struct file *file)
 {
-	if (!file_is_foreign(file) || !foreign_ends(file))
+	if (!file_ends_with_process(file))
 		return false;
 	atomic_store(&file->fields->missing, MISSING_ENDED);
 	return true;

@@ -38,6 +38,8 @@ int file_lease_more(struct file *file, const struct file_call *call, enum file_s
 int file_adopt(struct file *file, const struct file_call *call, const struct file_adoption *from);
 /* Whether another program allocated the file's memory. */
 bool file_has_foreign_memory(const struct file *file);
+/* Whether the file loses its memory and its names with the process that allocated the memory. */
+bool file_ends_with_process(const struct file *file);
 /* The program has ended, or has closed a file that ends with it: from here on every operation that
  * needs the bytes is -EIO, also under the next daemon. False: the file does not end. */
 bool file_adopted_end(struct file *file);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "common/cleanup.h"
@@ -73,19 +72,13 @@ void ended_files_close(struct fs *fs)
 	free(files);
 }
 
-/* The kernel forgets the name before, so that a daemon which is killed after the record leaves no
- * name in the kernel's cache, and after, because a process may have looked the name up. */
-static int name_end(const struct session *session, struct inode *parent, const char *name,
-		    const struct inode *inode)
+/* Without a wait for anything that needs an answer of the daemon. The kernel does not remember the
+ * names of such files (op_entry), so it is not told of them: to forget a name it waits for a lock
+ * that a process has which looks up another name in the directory. If the daemon were killed during
+ * that wait, it could not end, and the keeper would start no other. */
+static void attributes_changed(const struct session *session, const struct inode *inode)
 {
-	struct fs *fs = session->fs;
-	size_t length = strlen(name);
-
-	fuse_lowlevel_notify_delete(session->fuse, parent->ino, inode->ino, name, length);
-	int error = tree_unlink_inode(fs, parent, name, inode);
-
-	fuse_lowlevel_notify_delete(session->fuse, parent->ino, inode->ino, name, length);
-	return error;
+	fuse_lowlevel_notify_inval_inode(session->fuse, inode->ino, -1, 0);
 }
 
 /* A rename may take a name from one directory to another meanwhile. */
@@ -96,16 +89,17 @@ static void names_end(const struct session *session, struct inode *inode)
 	int error = 0;
 
 	while ((!error || error == -ENOENT) && (parent = tree_name(inode, name))) {
-		error = name_end(session, parent, name, inode);
+		error = tree_unlink_inode(session->fs, parent, name, inode);
+		attributes_changed(session, parent);
 		inode_put(session->fs, parent, 1);
 	}
+	attributes_changed(session, inode);
 }
 
 static void file_end_now(const struct session *session, struct inode *inode)
 {
 	struct inode_call call;
 
-	/* Before a lock of the kernel's, which a slow process may have, is waited for. */
 	share_tell_end(session->fs, inode);
 	names_end(session, inode);
 	inode_call_init(&call, session->fs, inode, worker_copier(session->fs));

@@ -17,9 +17,7 @@ extern const struct inode_hooks ended_files_hooks;
 /* Starts the thread, before any request is served. Files may have ended before. No effect without
  * the part, as in a file system of the bench. */
 void ended_files_start(struct session *session);
-/* To be called while requests are served, or after the end of the mount: the thread waits for the
- * kernel, which may wait for a request in a directory. Files that are left are ended by the next
- * daemon. */
+/* Files that are left are ended by the next daemon. */
 void ended_files_stop(struct session *session);
 
 #endif

@@ -109,7 +109,11 @@ static int adopt_check(const struct op *op, const struct fuse_file_info *info,
 		return -EBADF;
 	if (ask->flags & ~(uint32_t)(GPUMEM_ADOPT_STAYS | GPUMEM_ADOPT_LATER))
 		return -EINVAL;
-	return fuse_req_ctx(op->req)->uid == op->inode->uid ? 0 : -EPERM;
+	if (fuse_req_ctx(op->req)->uid != op->inode->uid)
+		return -EPERM;
+	/* The kernel remembers names that it has seen before for longer than the file may have
+	 * them (op_entry). */
+	return !(ask->flags & GPUMEM_ADOPT_STAYS) && atomic_load(&op->inode->nlink) ? -EBUSY : 0;
 }
 
 /* adopt: of GPUMEM_IOC_ADOPT, or NULL. */

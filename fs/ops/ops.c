@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "fs/control/nodes.h"
+#include "fs/file/export.h"
 #include "fs/fuse/channel.h"
 #include "fs/fuse/deferral.h"
 #include "fs/ops/ops.h"
@@ -184,7 +185,11 @@ double op_attr_seconds(struct inode *inode, const struct stat *st)
 
 void op_entry(struct inode *inode, struct fuse_entry_param *entry)
 {
-	*entry = (struct fuse_entry_param){.ino = inode->ino, .entry_timeout = CACHE_SECONDS};
+	/* A file that ends with a process loses its names without the kernel's being told. */
+	bool ends = S_ISREG(inode->mode) && file_ends_with_process(inode->file);
+
+	*entry =
+	    (struct fuse_entry_param){.ino = inode->ino, .entry_timeout = ends ? 0 : CACHE_SECONDS};
 	inode_stat(inode, &entry->attr);
 	entry->attr_timeout = op_attr_seconds(inode, &entry->attr);
 }

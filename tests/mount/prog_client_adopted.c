@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/statvfs.h>
 
 #define PIECES	   2
@@ -419,6 +420,46 @@ static void process_and_daemon_killed(void)
 	}
 }
 
+#define LOOKERS 4
+
+/* The kernel holds a lock of the directory until the daemon has answered. */
+static pid_t looker_start(unsigned number)
+{
+	char name[64];
+	pid_t pid = OK(fork());
+
+	if (pid)
+		return pid;
+	OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
+	for (unsigned i = 0;; i++) {
+		snprintf(name, sizeof(name), "no.%u.%u", number, i);
+		FAILS(ENOENT, access(name, F_OK));
+	}
+}
+
+/* A daemon that waited for that lock could not end when it is killed. */
+static void killed_while_names_are_looked_up(void)
+{
+	pid_t lookers[LOOKERS];
+
+	for (unsigned i = 0; i < LOOKERS; i++)
+		lookers[i] = looker_start(i);
+	for (int turn = 0; turn < cycles_wanted(20, 10); turn++) {
+		pid_t pid = producer_start(), daemon = serving_daemon(keeper_pid());
+
+		OK(kill(pid, SIGKILL));
+		usleep((unsigned)turn % 10 * 100);
+		OK(kill(daemon, SIGKILL));
+		OK(waitpid(pid, NULL, 0));
+		AWAIT(!exists("shared"));
+		CHECK(!exists("shared"));
+	}
+	for (unsigned i = 0; i < LOOKERS; i++) {
+		OK(kill(lookers[i], SIGKILL));
+		OK(waitpid(lookers[i], NULL, 0));
+	}
+}
+
 static void consumers_are_told(void)
 {
 	pid_t pid = producer_start();
@@ -539,6 +580,6 @@ CLIENT_PROG(TEST(the_name_goes_with_the_process), TEST(another_process_maps_it),
 	    TEST(read_written_and_copied), TEST(what_stays_as_it_is), TEST(it_stays_on_request),
 	    TEST(a_sharer_keeps_what_it_has), TEST(lies_are_refused),
 	    TEST(only_root_and_the_daemons_user), TEST(a_killed_daemon_changes_nothing),
-	    TEST(process_and_daemon_killed), TEST(consumers_are_told),
-	    TEST(consumers_are_told_of_a_close), TEST(a_consumer_that_changed_its_user),
-	    TEST(a_set_of_tensors))
+	    TEST(process_and_daemon_killed), TEST(killed_while_names_are_looked_up),
+	    TEST(consumers_are_told), TEST(consumers_are_told_of_a_close),
+	    TEST(a_consumer_that_changed_its_user), TEST(a_set_of_tensors))
