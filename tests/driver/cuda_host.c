@@ -160,12 +160,40 @@ STANDIN_API CUresult cuMemFreeHost(void *host)
 	return entered;
 }
 
+CUresult allocation_map(struct memory *memory, CUdeviceptr *address)
+{
+	struct mapping *mapping = calloc(1, sizeof(*mapping));
+	uint64_t base;
+	CUresult result = reserve(memory->size, 0, 0, &base);
+
+	if (result != CUDA_SUCCESS || !mapping) {
+		free(mapping);
+		memory_put_locked(memory);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	mapping->base = base;
+	mapping->size = memory->size;
+	mapping->memory = memory;
+	mapping->whole_allocation = true;
+	mapping->access[context_device()] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	((struct reservation *)table_at(&standin.reservations, base))->whole_allocation = true;
+	table_add(&standin.mappings, base, memory->size, mapping);
+	*address = base;
+	return CUDA_SUCCESS;
+}
+
+void allocation_unmap(struct mapping *mapping)
+{
+	table_remove(&standin.mappings, mapping->base);
+	unreserve(mapping->base, mapping->size);
+	memory_put_locked(mapping->memory);
+	free(mapping);
+}
+
 STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
-	struct mapping *mapping;
 	struct memory *memory;
 	CUresult result;
-	uint64_t base;
 
 	ENTER(NEEDS_CONTEXT);
 	if (!address || !size)
@@ -176,23 +204,8 @@ STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	result = memory_new((int)context_device(), size, &memory);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = reserve(size, 0, 0, &base);
-	mapping = calloc(1, sizeof(*mapping));
-	if (result != CUDA_SUCCESS || !mapping) {
-		free(mapping);
-		memory_put_locked(memory);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	memory->rdma = true;
-	mapping->base = base;
-	mapping->size = size;
-	mapping->memory = memory;
-	mapping->whole_allocation = true;
-	mapping->access[context_device()] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	((struct reservation *)table_at(&standin.reservations, base))->whole_allocation = true;
-	table_add(&standin.mappings, base, size, mapping);
-	*address = base;
-	return CUDA_SUCCESS;
+	return allocation_map(memory, address);
 }
 
 STANDIN_API CUresult cuMemFree_v2(CUdeviceptr address)
@@ -206,12 +219,9 @@ STANDIN_API CUresult cuMemFree_v2(CUdeviceptr address)
 
 	STANDIN_LOCKED(EXCLUSIVE);
 	mapping = table_at(&standin.mappings, address);
-	if (!mapping || !mapping->whole_allocation)
+	if (!mapping || !mapping->whole_allocation || mapping->opens)
 		return CUDA_ERROR_INVALID_VALUE;
-	table_remove(&standin.mappings, address);
-	unreserve(mapping->base, mapping->size);
-	memory_put_locked(mapping->memory);
-	free(mapping);
+	allocation_unmap(mapping);
 	return CUDA_SUCCESS;
 }
 

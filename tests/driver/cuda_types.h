@@ -23,6 +23,12 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
+#define CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS 1
+
+typedef struct CUipcMemHandle_st {
+	char reserved[64];
+} CUipcMemHandle;
+
 typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
@@ -284,6 +290,9 @@ CUresult cuMemHostAlloc(void **host, size_t size, unsigned int flags);
 CUresult cuMemFreeHost(void *host);
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size);
 CUresult cuMemFree_v2(CUdeviceptr address);
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr at,
 			     unsigned long long flags);

@@ -179,6 +179,7 @@ struct memory {
 	uint64_t number; /* of the cuMemCreate call, counted from 1; 0: made by another process */
 	int device;	 /* or HOST_LOCATED */
 	bool rdma;	 /* created gpuDirectRDMACapable */
+	uint64_t opened; /* the address of a mapping of cuIpcOpenMemHandle, or 0 */
 	uint8_t *bytes;	 /* the stand-in's own mapping; the CPU can never access device addresses */
 };
 
@@ -208,6 +209,7 @@ struct mapping {
 	CUmemGenericAllocationHandle handle; /* the handle of the mapping call */
 	enum handle_kind kind;
 	bool whole_allocation;		  /* of cuMemAlloc: only cuMemFree frees the memory */
+	unsigned opens;			  /* of cuIpcOpenMemHandle; 0: not so mapped */
 	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
 	uint8_t cpu_access;		  /* CUmemAccess_flags, of host-located memory only */
 };
@@ -219,6 +221,9 @@ struct reservation {
 
 /* Call the next four functions under standin.lock, exclusive except for memory_get. */
 CUresult memory_new(int device, uint64_t size, struct memory **memory);
+/* Memory as an allocation of the current context, which gets the reference, also on failure. */
+CUresult allocation_map(struct memory *memory, CUdeviceptr *address);
+void allocation_unmap(struct mapping *mapping);
 CUresult memory_adopt(int fd, struct memory **memory); /* reopens the fd */
 void memory_get(struct memory *memory);
 uint64_t handle_new(struct memory *memory, enum handle_kind kind); /* takes over the reference */
