@@ -162,6 +162,14 @@ typedef struct gm_CUcheckpointCheckpointArgs_st gm_CUcheckpointCheckpointArgs;
 typedef struct gm_CUcheckpointRestoreArgs_st gm_CUcheckpointRestoreArgs;
 typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 
+typedef enum { GM_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9 } gm_CUpointer_attribute;
+
+enum { GM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+
+typedef struct {
+	char reserved[64];
+} gm_CUipcMemHandle;
+
 /* All return gm_CUresult. */
 /* clang-format off */
 #define CUDA_FUNCTIONS(X) \
@@ -211,6 +219,15 @@ typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 	   gm_CUmemAllocationHandleType type)) \
 	X(REQUIRED, cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, \
 	  (gm_CUmemAllocationProp * prop, gm_CUmemGenericAllocationHandle handle)) \
+	X(REQUIRED, cuMemGetAddressRange, cuMemGetAddressRange_v2, \
+	  (gm_CUdeviceptr *base, size_t *bytes, gm_CUdeviceptr address)) \
+	X(REQUIRED, cuPointerGetAttribute, cuPointerGetAttribute, \
+	  (void *value, gm_CUpointer_attribute attribute, gm_CUdeviceptr address)) \
+	X(REQUIRED, cuIpcGetMemHandle, cuIpcGetMemHandle, \
+	  (gm_CUipcMemHandle *handle, gm_CUdeviceptr address)) \
+	X(REQUIRED, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, \
+	  (gm_CUdeviceptr *address, gm_CUipcMemHandle handle, unsigned int flags)) \
+	X(REQUIRED, cuIpcCloseMemHandle, cuIpcCloseMemHandle, (gm_CUdeviceptr address)) \
 	X(OPTIONAL, cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, \
 	  (void *handle, gm_CUdeviceptr address, size_t size, gm_CUmemRangeHandleType type, \
 	   unsigned long long flags)) \
@@ -241,8 +258,6 @@ typedef struct gm_CUcheckpointUnlockArgs_st gm_CUcheckpointUnlockArgs;
 
 /* Further functions for the client library. */
 #define CUDA_CLIENT_FUNCTIONS(X) \
-	X(REQUIRED, cuMemGetAddressRange, cuMemGetAddressRange_v2, \
-	  (gm_CUdeviceptr *base, size_t *bytes, gm_CUdeviceptr address)) \
 	X(REQUIRED, cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, \
 	  (gm_CUmemGenericAllocationHandle *handle, void *address)) \
 	X(REQUIRED, cuCtxGetCurrent, cuCtxGetCurrent, (gm_CUcontext *context)) \

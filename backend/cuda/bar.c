@@ -165,6 +165,8 @@ int cuda_bar_map(struct chunk *base, void **address)
 	if (!way)
 		return -ENOTSUP;
 	rc = cuda_context_use(device) ?: cuda_chunk_need(chunk);
+	if (rc == 0 && !chunk->handle)
+		rc = -EINVAL; /* of cudaMalloc: this chunk only */
 	if (rc < 0)
 		return rc;
 	char reason[BAR_REASON_MAX] = "";

@@ -145,9 +145,11 @@ int dma_order(struct dma_stream *first, struct dma_stream *second)
 
 /* copier->lock is held. The chunk keeps the address while the lock is held, and while copies
  * enqueued under it are under way (reset.c). */
-static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *address)
+static int chunk_address(struct chunk *chunk, uint64_t offset, uint64_t bytes,
+			 gm_CUdeviceptr *address)
 {
-	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed))
+	if (atomic_load_explicit(&chunk->lost, memory_order_relaxed) ||
+	    offset + bytes > cuda_chunk(chunk)->usable)
 		return -EIO;
 	*address = cuda_chunk(chunk)->address + offset;
 	return 0;
@@ -155,13 +157,13 @@ static int chunk_address(struct chunk *chunk, uint64_t offset, gm_CUdeviceptr *a
 
 /* copier->lock is held. The chunk's address and the stream for a copy with the host. */
 static int dma_begin(struct cuda_copier *copier, struct chunk *chunk, uint64_t offset,
-		     struct dma_stream **stream, gm_CUdeviceptr *address)
+		     uint64_t bytes, struct dma_stream **stream, gm_CUdeviceptr *address)
 {
 	int rc = cuda_chunk_need(cuda_chunk(chunk));
 
 	if (rc == 0)
 		rc = dma_stream_use(copier, cuda_device(chunk->device), stream);
-	return rc < 0 ? rc : chunk_address(chunk, offset, address);
+	return rc < 0 ? rc : chunk_address(chunk, offset, bytes, address);
 }
 
 int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const void *from,
@@ -170,10 +172,10 @@ int cuda_dma_in(struct copier *base, struct chunk *to, uint64_t offset, const vo
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
 	gm_CUdeviceptr address;
-	struct dma_stream *stream;
+	struct dma_stream *stream = NULL;
 
 	scoped_lock(&copier->lock);
-	int rc = dma_begin(copier, to, offset, &stream, &address);
+	int rc = dma_begin(copier, to, offset, bytes, &stream, &address);
 	if (rc < 0)
 		return rc;
 	enum dma_pinned pinned = dma_pinned(copier, device, from, bytes);
@@ -192,10 +194,10 @@ int cuda_dma_out(struct copier *base, void *to, struct chunk *from, uint64_t off
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(from->device);
 	gm_CUdeviceptr address;
-	struct dma_stream *stream;
+	struct dma_stream *stream = NULL;
 
 	scoped_lock(&copier->lock);
-	int rc = dma_begin(copier, from, offset, &stream, &address);
+	int rc = dma_begin(copier, from, offset, bytes, &stream, &address);
 	if (rc < 0)
 		return rc;
 	enum dma_pinned pinned = dma_pinned(copier, device, to, bytes);
@@ -214,10 +216,10 @@ int cuda_dma_zero(struct copier *base, struct chunk *to, uint64_t offset, uint64
 	struct cuda_copier *copier = cuda_copier(base);
 	struct cuda_device *device = cuda_device(to->device);
 	gm_CUdeviceptr address;
-	struct dma_stream *stream;
+	struct dma_stream *stream = NULL;
 
 	scoped_lock(&copier->lock);
-	int rc = dma_begin(copier, to, offset, &stream, &address);
+	int rc = dma_begin(copier, to, offset, bytes, &stream, &address);
 	if (rc < 0)
 		return rc;
 	stream->busy = true;
@@ -324,7 +326,7 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	gm_CUdeviceptr to_address = 0, from_address = 0;
 
 	scoped_lock(&copier->lock);
-	struct dma_stream *to_stream, *from_stream;
+	struct dma_stream *to_stream = NULL, *from_stream = NULL;
 	bool inside = to->device == from->device;
 	int rc = cuda_chunk_need(cuda_chunk(to)) ?: cuda_chunk_need(cuda_chunk(from));
 	if (rc == 0)
@@ -333,9 +335,9 @@ int cuda_dma_across(struct copier *base, struct chunk *to, uint64_t to_offset, s
 	if (rc == 0 && !inside)
 		rc = dma_stream_use(copier, cuda_device(from->device), &from_stream);
 	if (rc == 0)
-		rc = chunk_address(to, to_offset, &to_address);
+		rc = chunk_address(to, to_offset, bytes, &to_address);
 	if (rc == 0)
-		rc = chunk_address(from, from_offset, &from_address);
+		rc = chunk_address(from, from_offset, bytes, &from_address);
 	if (rc < 0)
 		return rc;
 	if (inside)

@@ -121,7 +121,8 @@ void peers_add(struct cuda_chunk *chunk)
 		return;
 	scoped_lock(&peers->lock);
 	/* Another device's reset adds it, too. */
-	if (!chunk->address || atomic_load(&chunk->peers.state) == PEERS_WAITING ||
+	if (!chunk->handle || !chunk->address ||
+	    atomic_load(&chunk->peers.state) == PEERS_WAITING ||
 	    atomic_load(&chunk->peers.state) == PEERS_GRANTING)
 		return;
 	atomic_store(&chunk->peers.state, PEERS_WAITING);

@@ -37,7 +37,8 @@ struct peers {
 void peers_open(struct peers *peers);
 void peers_close(struct peers *peers); /* no chunk is left */
 
-/* Does nothing for a chunk without an address. Otherwise its owner has access. */
+/* The owner of the chunk has access. Does nothing for a chunk without an address, or of
+ * cudaMalloc. */
 void peers_add(struct cuda_chunk *chunk);
 /* To be called before unmapping: waits until no thread is granting, and none will. */
 void peers_remove(struct cuda_chunk *chunk);

@@ -72,11 +72,13 @@ struct cuda_device {
 };
 
 struct cuda_chunk {
-	struct chunk base;			/* first */
-	gm_CUmemGenericAllocationHandle handle; /* 0: not imported yet */
+	struct chunk base; /* first */
+	/* 0: not imported yet, or of cudaMalloc. */
+	gm_CUmemGenericAllocationHandle handle;
 	/* 0: no address, because the memory is lost, or another program's and not needed yet; used
 	 * by copies under copier->lock. */
 	_Atomic gm_CUdeviceptr address;
+	uint64_t usable; /* bytes that there are, of the chunk's; set before address */
 	struct peers_entry peers;
 	_Atomic int exported; /* a descriptor, kept from the first export on; -1: none */
 	void *mapping;	      /* belongs to the BAR way; bar.h */
@@ -145,7 +147,7 @@ int cuda_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			      enum chunk_import_time when, struct chunk **chunk);
+			      enum chunk_import_time import_time, struct chunk **chunk);
 /* Imports a chunk of CHUNK_IMPORT_LATER that is used for the first time, and makes the context of
  * its device current to this thread: 0, -ENOMEM, or -EIO: fd was no memory of this device, or
  * another error, which is logged. Under copier->lock, or where the device is not reset. */

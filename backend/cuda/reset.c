@@ -132,6 +132,8 @@ static int chunk_map_and_read(struct cuda_device *device, const struct scratch *
 	int rc = 0;
 
 	DL_FOREACH (device->base.health.chunks, base) {
+		if (!cuda_chunk(base)->handle)
+			cuda_chunk(base)->address = 0; /* opened in the old context */
 		if (atomic_load(&base->lost) || !cuda_chunk(base)->handle)
 			continue;
 		rc = cuda_chunk_remap(cuda_chunk(base));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/cuda/ipc.h"
 #include "backend/cuda/provider.h"
 #include "common/cleanup.h"
 #include "common/log.h"
@@ -147,6 +148,7 @@ static int chunk_map(struct cuda_device *device, struct cuda_chunk *chunk)
 		address_unmap(device, address, bytes);
 		return rc;
 	}
+	chunk->usable = bytes;
 	atomic_store_explicit(&chunk->address, address, memory_order_release);
 	peers_add(chunk);
 	return 0;
@@ -154,8 +156,12 @@ static int chunk_map(struct cuda_device *device, struct cuda_chunk *chunk)
 
 void cuda_chunk_unmap(struct cuda_chunk *chunk)
 {
-	if (chunk->address)
-		address_unmap(cuda_device(chunk->base.device), chunk->address, chunk->base.bytes);
+	struct cuda_device *device = cuda_device(chunk->base.device);
+
+	if (chunk->address && !chunk->handle)
+		cuda_ipc_close(device, chunk->address);
+	else if (chunk->address)
+		address_unmap(device, chunk->address, chunk->base.bytes);
 	chunk->address = 0;
 }
 
@@ -188,8 +194,6 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 {
 	struct cuda_device *device = cuda_device(chunk->base.device);
 
-	if (!chunk->handle)
-		return 0;
 	cuda_chunk_unmap(chunk);
 	int rc = chunk_map(device, chunk);
 
@@ -216,9 +220,48 @@ static int memory_import_foreign(struct cuda_device *device, int fd,
 	return -EINVAL;
 }
 
+static int chunk_import_mapped(struct cuda_device *device, struct cuda_chunk *chunk, int fd,
+			       int (*import)(struct cuda_device *device, int fd,
+					     gm_CUmemGenericAllocationHandle *handle))
+{
+	int rc = import(device, fd, &chunk->handle);
+
+	if (rc < 0)
+		return rc;
+	rc = chunk_map(device, chunk);
+	if (rc < 0) {
+		device->cuda->cu.cuMemRelease(chunk->handle);
+		chunk->handle = 0;
+	}
+	return rc;
+}
+
+static int chunk_import_foreign_now(struct cuda_device *device, struct cuda_chunk *chunk, int fd)
+{
+	gm_CUdeviceptr address;
+	int rc = cuda_ipc_open(device, fd, chunk->base.bytes, &address, &chunk->usable);
+
+	if (rc == -ENOENT)
+		return chunk_import_mapped(device, chunk, fd, memory_import_foreign);
+	if (rc == 0)
+		atomic_store_explicit(&chunk->address, address, memory_order_release);
+	return rc;
+}
+
+static int chunk_create(struct cuda_device *device, struct cuda_chunk *chunk)
+{
+	int rc = memory_create(device, chunk->base.place, chunk->base.bytes, &chunk->handle);
+
+	if (rc < 0)
+		return rc;
+	rc = chunk_map(device, chunk);
+	if (rc < 0)
+		device->cuda->cu.cuMemRelease(chunk->handle);
+	return rc;
+}
+
 /* A chunk's memory: new, or that of a descriptor, made by gpumemfs or by any program. */
-#define FRESH (-1)
-enum memory_origin { MEMORY_OURS, MEMORY_FOREIGN, MEMORY_FOREIGN_LATER };
+enum memory_origin { MEMORY_FRESH, MEMORY_OURS, MEMORY_FOREIGN, MEMORY_FOREIGN_LATER };
 
 static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes,
 		      enum memory_origin origin, int fd, struct chunk **chunk)
@@ -233,19 +276,14 @@ static int chunk_make(struct cuda_device *device, enum memory_place place, uint6
 	new_chunk->base.bytes = bytes;
 	new_chunk->base.place = place;
 	atomic_init(&new_chunk->exported, fd);
-	if (fd == FRESH)
-		rc = memory_create(device, place, bytes, &new_chunk->handle);
+	if (origin == MEMORY_FRESH)
+		rc = chunk_create(device, new_chunk);
 	else if (origin == MEMORY_FOREIGN)
-		rc = memory_import_foreign(device, fd, &new_chunk->handle);
+		rc = chunk_import_foreign_now(device, new_chunk, fd);
 	else if (origin == MEMORY_OURS)
-		rc = memory_import(device, fd, &new_chunk->handle);
+		rc = chunk_import_mapped(device, new_chunk, fd, memory_import);
 	if (rc < 0)
 		return rc;
-	rc = origin == MEMORY_FOREIGN_LATER ? 0 : chunk_map(device, new_chunk);
-	if (rc < 0) {
-		device->cuda->cu.cuMemRelease(new_chunk->handle);
-		return rc;
-	}
 	*chunk = &new_chunk->base;
 	new_chunk = NULL;
 	return 0;
@@ -257,7 +295,7 @@ int cuda_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, place, bytes, MEMORY_OURS, FRESH, chunk);
+	int rc = chunk_make(device, place, bytes, MEMORY_FRESH, -1, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	return rc;
@@ -286,30 +324,13 @@ int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t byt
 
 /* The driver maps memory as a whole only, so cuMemMap refuses another size. */
 int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd,
-			      enum chunk_import_time when, struct chunk **chunk)
+			      enum chunk_import_time import_time, struct chunk **chunk)
 {
 	int rc = chunk_import_any(
 	    base, PLACE_GPU, bytes,
-	    when == CHUNK_IMPORT_LATER ? MEMORY_FOREIGN_LATER : MEMORY_FOREIGN, fd, chunk);
+	    import_time == CHUNK_IMPORT_LATER ? MEMORY_FOREIGN_LATER : MEMORY_FOREIGN, fd, chunk);
 
 	return rc == -ENOTSUP ? -EINVAL : rc;
-}
-
-/* import_lock is held. */
-static int chunk_import_late(struct cuda_device *device, struct cuda_chunk *chunk)
-{
-	gm_CUmemGenericAllocationHandle handle;
-	int rc = memory_import_foreign(device, atomic_load(&chunk->exported), &handle);
-
-	if (rc < 0)
-		return rc;
-	chunk->handle = handle;
-	rc = chunk_map(device, chunk);
-	if (rc < 0) {
-		device->cuda->cu.cuMemRelease(handle);
-		chunk->handle = 0;
-	}
-	return rc;
 }
 
 int cuda_chunk_need(struct cuda_chunk *chunk)
@@ -324,12 +345,12 @@ int cuda_chunk_need(struct cuda_chunk *chunk)
 	scoped_lock(&device->import_lock);
 	rc = cuda_context_use(device);
 	if (rc == 0 && !chunk->address)
-		rc = chunk_import_late(device, chunk);
+		rc = chunk_import_foreign_now(device, chunk, atomic_load(&chunk->exported));
 	if (rc == -EINVAL || rc == -ENOTSUP) {
 		atomic_store(&chunk->base.lost, true);
-		log_error("%s: the memory that another program shared cannot be used: its "
-			  "descriptor is no memory of this GPU of %" PRIu64 " bytes",
-			  device->base.label, chunk->base.bytes);
+		log_warn("%s: memory of %" PRIu64 " bytes that another program shared cannot be "
+			 "used: the program has freed it, or gave another descriptor",
+			 device->base.label, chunk->base.bytes);
 	}
 	if (rc == -ENOSPC)
 		return -ENOMEM;

@@ -68,7 +68,8 @@
 	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX) \
 	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES) \
 	X(CU_PROCESS_STATE_RUNNING) X(CU_PROCESS_STATE_LOCKED) \
-	X(CU_PROCESS_STATE_CHECKPOINTED) X(CU_PROCESS_STATE_FAILED)
+	X(CU_PROCESS_STATE_CHECKPOINTED) X(CU_PROCESS_STATE_FAILED) \
+	X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 /* clang-format on */
 CUDA_VALUES(SAME_VALUE)
 
@@ -79,6 +80,7 @@ SAME_TYPE(CUcontext)
 SAME_TYPE(CUstream)
 SAME_TYPE(CUevent)
 SAME_TYPE(CUuuid)
+SAME_TYPE(CUipcMemHandle)
 SAME_FIELD(CUuuid, bytes)
 SAME_TYPE(CUdevice_attribute)
 SAME_TYPE(CUmemGenericAllocationHandle)
@@ -131,6 +133,8 @@ SAME_FIELD(CUcheckpointLockArgs, reserved1)
 #define gm_CUstreamCaptureStatus	    CUstreamCaptureStatus
 #define gm_CUflushGPUDirectRDMAWritesScope  CUflushGPUDirectRDMAWritesScope
 #define gm_CUprocessState		    CUprocessState
+#define gm_CUpointer_attribute		    CUpointer_attribute
+#define gm_CUipcMemHandle		    CUipcMemHandle
 #define gm_CUcheckpointLockArgs		    CUcheckpointLockArgs
 #define gm_CUcheckpointCheckpointArgs	    CUcheckpointCheckpointArgs
 #define gm_CUcheckpointRestoreArgs	    CUcheckpointRestoreArgs
