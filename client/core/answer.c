@@ -34,6 +34,12 @@ static void layout_count_bytes(struct client_layout *layout)
 	}
 }
 
+bool client_layout_of_malloc(const struct client_layout *layout, struct ipc_memory *memory)
+{
+	return layout->n_chunks == 1 && layout->kind == GPUMEM_KIND_DEVICE &&
+	       ipc_memory_read(layout->chunks[0].fd, memory);
+}
+
 void client_layout_cut(struct client_layout *layout, uint32_t first)
 {
 	for (uint32_t i = first; i < layout->n_chunks; i++)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/ipc_memory.h"
 #include "common/protocol.h"
 
 #define CLIENT_CHUNK_ALIGN (2ULL << 20)
@@ -73,6 +74,8 @@ int client_answer_done(struct client_packet *packet, uint32_t request);
  * GPUMEM_MSG_DONE, the answer to GPUMEM_MSG_LISTEN; -EPROTO. */
 int client_answer_notice(const void *packet, size_t bytes, struct gpumem_msg_notice *notice);
 
+/* Whether the memory is an allocation of another process's cudaMalloc; then *memory is that. */
+bool client_layout_of_malloc(const struct client_layout *layout, struct ipc_memory *memory);
 /* Drops the chunks from number first on. */
 void client_layout_cut(struct client_layout *layout, uint32_t first);
 

@@ -19,6 +19,7 @@ struct client_adoption {
 	uint32_t n_pieces;
 	uint64_t skip, size; /* of gpumem_adopt_ask */
 	uint32_t flags;	     /* enum gpumem_adopt_flags */
+	const uint8_t *uuid; /* of the memory's GPU; NULL: unknown */
 };
 
 /* Takes a lease for an open file with the rights of flags (client_mount_lease). adopted: memory

@@ -13,6 +13,7 @@
 #include "client/core/process.h"
 #include "client/gpu/cuda_bar_way.h"
 #include "common/cleanup.h"
+#include "common/ipc_memory.h"
 
 /* The best way first, for a program that uses CUDA. In any other program the library avoids CUDA,
  * because CUDA does not survive a fork and a child may want to use CUDA. Such a program tries
@@ -203,8 +204,13 @@ int client_bar_map(struct client_bar *bar, const struct client_chunk *chunk, voi
 {
 	struct client_bar_piece new_piece = {.bytes = chunk->bytes};
 	void *hint = bar->way->at_gpu_address ? at : NULL;
+	struct ipc_memory of_malloc;
 	int rc = 0;
 
+	if (ipc_memory_read(chunk->fd, &of_malloc)) {
+		snprintf(reason, BAR_REASON_MAX, "CUDA maps no memory of cudaMalloc for the CPU");
+		return -ENOTSUP;
+	}
 	/* The driver reserves no address that is reserved already. */
 	if (hint)
 		munmap(hint, new_piece.bytes);

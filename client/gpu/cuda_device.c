@@ -5,9 +5,11 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/core/error.h"
 #include "client/gpu/cuda_ops.h"
+#include "common/ipc_memory.h"
 
 /* A set of devices is a word: the bit is CUDA's number of the device. */
 #define DEVICES_MAX 64
@@ -15,6 +17,8 @@
 struct device_map {
 	struct cuda_map head; /* first; no pins */
 	gm_CUdeviceptr base;
+	gm_CUdeviceptr opened; /* of cudaMalloc: the allocation, in no range of ours; else 0 */
+	gm_CUcontext context;  /* that opened it */
 	size_t mapped, reserved;
 	uint32_t n_chunks;
 	uint64_t devices; /* that have access, by CUDA's number */
@@ -145,9 +149,58 @@ static int range_reserve(struct device_map *map, const struct client_layout *lay
 	return client_cuda_result(map->head.cuda, result, "cuMemAddressReserve");
 }
 
+static int malloc_result(const struct client_cuda *cuda, gm_CUresult result)
+{
+	if (result == GM_CUDA_ERROR_INVALID_CONTEXT)
+		return client_fail(EINVAL, "this process has allocated the memory itself: use the "
+					   "address that it has");
+	/* The latter after the end of the process, the former for memory that was freed. */
+	if (result == GM_CUDA_ERROR_INVALID_VALUE || result == GM_CUDA_ERROR_INVALID_HANDLE)
+		return client_fail(ESTALE, "the process that shared the memory has freed it, or "
+					   "has ended");
+	return client_cuda_result(cuda, result, "cuIpcOpenMemHandle");
+}
+
+/* All devices with access to the owner's get it with their first access. */
+static int malloc_open(struct device_map *map, const struct client_layout *layout,
+		       const struct ipc_memory *memory)
+{
+	const struct client_cuda *cuda = map->head.cuda;
+	gm_CUipcMemHandle handle;
+
+	memcpy(&handle, memory->handle, sizeof(handle));
+	int rc =
+	    malloc_result(cuda, cuda->cu.cuIpcOpenMemHandle(&map->opened, handle,
+							    GM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	if (rc < 0)
+		return rc;
+	cuda->cuCtxGetCurrent(&map->context);
+	map->base = map->opened - layout->chunks[0].offset;
+	map->mapped = map->reserved = layout->bytes;
+	map->n_chunks = 1;
+	return 0;
+}
+
+static int malloc_close(const struct device_map *map)
+{
+	const struct client_cuda *cuda = map->head.cuda;
+	gm_CUcontext pushed;
+
+	if (cuda->cuCtxPushCurrent(map->context) != GM_CUDA_SUCCESS)
+		return 0; /* the context has ended, and with it the mapping */
+	int rc = client_cuda_gave_back(cuda, cuda->cu.cuIpcCloseMemHandle(map->opened),
+				       "cuIpcCloseMemHandle");
+	cuda->cuCtxPopCurrent(&pushed);
+	return rc;
+}
+
 static int device_map_new(struct device_map *map, const struct client_layout *layout,
 			  size_t bytes_needed)
 {
+	struct ipc_memory memory;
+
+	if (client_layout_of_malloc(layout, &memory))
+		return malloc_open(map, layout, &memory);
 	int rc = range_reserve(map, layout, bytes_needed);
 	if (rc < 0)
 		return rc;
@@ -177,7 +230,7 @@ static int device_map_create(struct client_device_map *map, const struct client_
 /* Gives the devices access to memory that is mapped already. */
 static int devices_add(struct device_map *map, const struct client_layout *layout, uint64_t devices)
 {
-	if ((map->devices & devices) == devices)
+	if ((map->devices & devices) == devices || map->opened)
 		return 0;
 	int rc = access_grant(map, layout, map->devices | devices, 0, map->mapped);
 	if (rc == 0)
@@ -220,9 +273,12 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 	struct device_map *state = map->state;
 	const struct client_cuda *cuda = state->head.cuda;
 
-	int rc = chunks_unmap(state, layout, 0);
-	int freed = client_cuda_gave_back(
-	    cuda, cuda->cu.cuMemAddressFree(state->base, state->reserved), "cuMemAddressFree");
+	int rc = state->opened ? malloc_close(state) : chunks_unmap(state, layout, 0);
+	int freed = state->opened
+			? 0
+			: client_cuda_gave_back(
+			      cuda, cuda->cu.cuMemAddressFree(state->base, state->reserved),
+			      "cuMemAddressFree");
 	free(state);
 	*map = (struct client_device_map){0};
 	return rc < 0 ? rc : freed;
@@ -231,6 +287,7 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 int cuda_device_park(struct client_device_map *map, const struct client_layout *layout)
 {
 	struct device_map *state = map->state;
+
 	int rc = chunks_unmap(state, layout, 0);
 
 	state->mapped = map->mapped = 0;

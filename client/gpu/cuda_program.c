@@ -3,29 +3,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "client/core/answer.h"
 #include "client/core/error.h"
 #include "client/gpu/cuda.h"
 #include "client/gpu/program.h"
+#include "common/ipc_memory.h"
 #include "common/protocol.h"
 #include "common/vector.h"
 
 /* The driver takes 650 us for the first export of an allocation on an H200, and 25 us for each
  * further one. */
-static int piece_export(const struct client_cuda *cuda, uint64_t address, int *fd)
+static int handle_export(const struct client_cuda *cuda, gm_CUmemGenericAllocationHandle handle,
+			 int *fd)
 {
-	gm_CUmemGenericAllocationHandle handle = 0;
-
-	if (cuda->cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) !=
-	    GM_CUDA_SUCCESS)
-		return client_fail(ENOTSUP,
-				   "CUDA exports only memory of cuMemCreate, as torch has with "
-				   "expandable segments; cudaMalloc's stays in the process");
 	gm_CUresult result = cuda->cu.cuMemExportToShareableHandle(
 	    fd, handle, GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
-	cuda->cu.cuMemRelease(handle);
 	if (result == GM_CUDA_ERROR_INVALID_VALUE || result == GM_CUDA_ERROR_NOT_SUPPORTED)
 		return client_fail(ENOTSUP, "the memory was made without "
 					    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
@@ -33,6 +29,41 @@ static int piece_export(const struct client_cuda *cuda, uint64_t address, int *f
 		return client_cuda_result(cuda, result, "cuMemExportToShareableHandle");
 	fcntl(*fd, F_SETFD, FD_CLOEXEC);
 	return 0;
+}
+
+static int ipc_export(const struct client_cuda *cuda, gm_CUdeviceptr base, uint64_t bytes, int *fd)
+{
+	struct ipc_memory memory = {.bytes = bytes};
+	gm_CUipcMemHandle handle;
+
+	if (cuda->cu.cuIpcGetMemHandle(&handle, base) != GM_CUDA_SUCCESS)
+		return client_fail(ENOTSUP, "CUDA shares memory of cuMemCreate and cudaMalloc, and "
+					    "none of cudaMallocAsync or cudaMallocManaged");
+	memcpy(memory.handle, &handle, sizeof(memory.handle));
+	*fd = ipc_memory_seal(&memory);
+	return *fd < 0 ? client_fail(-*fd, "no descriptor for the memory's handle") : 0;
+}
+
+static int piece_export(const struct client_cuda *cuda, gm_CUdeviceptr base, uint64_t bytes,
+			struct client_pieces *pieces, int *fd)
+{
+	gm_CUmemGenericAllocationHandle handle = 0;
+	void *at = (void *)(uintptr_t)base;
+	bool mapped = cuda->cuMemRetainAllocationHandle(&handle, at) == GM_CUDA_SUCCESS;
+
+	if (mapped && !pieces->of_malloc) {
+		int rc = handle_export(cuda, handle, fd);
+
+		cuda->cu.cuMemRelease(handle);
+		return rc;
+	}
+	if (mapped)
+		cuda->cu.cuMemRelease(handle);
+	if (pieces->n)
+		return client_fail(ENOTSUP, "the range is of several allocations of cudaMalloc: "
+					    "share each as a file of its own");
+	pieces->of_malloc = true;
+	return ipc_export(cuda, base, bytes, fd);
 }
 
 static int piece_add(struct client_pieces *pieces, int fd, size_t bytes)
@@ -63,19 +94,41 @@ static int piece_take(const struct client_cuda *cuda, uint64_t address, uint64_t
 	size_t bytes = 0;
 	int fd = -1, rc;
 
-	if (cuda->cuMemGetAddressRange(&base, &bytes, address) != GM_CUDA_SUCCESS || !bytes)
+	if (cuda->cu.cuMemGetAddressRange(&base, &bytes, address) != GM_CUDA_SUCCESS || !bytes)
 		return client_fail(EINVAL, "no memory of a GPU is at address 0x%llx",
 				   (unsigned long long)address);
 	if (pieces->n && base != address)
 		return client_fail(EINVAL, "the memory has a gap before address 0x%llx",
 				   (unsigned long long)base);
-	rc = piece_export(cuda, address, &fd);
+	rc = piece_export(cuda, base, bytes, pieces, &fd);
 	if (rc < 0)
 		return rc;
 	if (!pieces->n)
 		pieces->skip = address - base;
 	*end = base + bytes;
-	return piece_add(pieces, fd, bytes);
+	return piece_add(pieces, fd,
+			 pieces->of_malloc ? (bytes + CLIENT_CHUNK_ALIGN - 1) / CLIENT_CHUNK_ALIGN *
+						 CLIENT_CHUNK_ALIGN
+					   : bytes);
+}
+
+static int pieces_find_gpu(const struct client_cuda *cuda, uint64_t address,
+			   struct client_pieces *pieces)
+{
+	gm_CUdevice device = 0;
+	gm_CUuuid uuid = {0};
+	int ordinal = 0;
+
+	if (cuda->cu.cuPointerGetAttribute(&ordinal, GM_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+					   address) != GM_CUDA_SUCCESS ||
+	    cuda->cu.cuDeviceGet(&device, ordinal) != GM_CUDA_SUCCESS)
+		return client_fail(EINVAL, "no memory of a GPU is at address 0x%llx",
+				   (unsigned long long)address);
+	int rc =
+	    client_cuda_result(cuda, cuda->cu.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
+
+	memcpy(pieces->uuid, uuid.bytes, sizeof(pieces->uuid));
+	return rc;
 }
 
 int client_pieces_export(uint64_t address, uint64_t bytes, struct client_pieces *pieces)
@@ -86,6 +139,8 @@ int client_pieces_export(uint64_t address, uint64_t bytes, struct client_pieces 
 
 	if (rc == 0 && end < address)
 		rc = client_fail(EINVAL, "the range ends beyond all addresses");
+	if (rc == 0)
+		rc = pieces_find_gpu(cuda, address, pieces);
 	while (rc == 0 && address < end)
 		rc = piece_take(cuda, address, &address, pieces);
 	return rc;

@@ -5,6 +5,7 @@
 #ifndef CLIENT_GPU_PROGRAM_H
 #define CLIENT_GPU_PROGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,11 +13,13 @@ struct client_pieces {
 	int *fds;
 	size_t *sizes; /* of the whole allocations */
 	uint32_t n;
-	uint64_t skip; /* bytes of the first allocation before the range */
+	bool of_malloc; /* of cudaMalloc: one piece, whose memory ends with this process */
+	uint64_t skip;	/* bytes of the first allocation before the range */
+	uint8_t uuid[16];
 };
 
-/* Zeroed pieces are empty. -ENODEV: no CUDA; -ENOTSUP: memory that CUDA does not export, such as
- * cudaMalloc's; -EINVAL: a gap; -EMFILE. */
+/* Zeroed pieces are empty. uuid: of the memory's GPU. -ENODEV: no CUDA; -ENOTSUP: memory that CUDA
+ * does not share, or several allocations of cudaMalloc; -EINVAL: a gap; -EMFILE. */
 int client_pieces_export(uint64_t address, uint64_t bytes, struct client_pieces *pieces);
 void client_pieces_close(struct client_pieces *pieces);
 

@@ -55,11 +55,16 @@ static int pieces_fill(struct gpumem_piece *pieces, const struct client_layout *
 
 static int layout_check(const struct client_layout *layout, int flags)
 {
+	struct ipc_memory of_malloc;
+
 	if (flags & ~GPUMEM_EXPORT_FOR_READING)
 		return client_fail(EINVAL, "flags are 0 or GPUMEM_EXPORT_FOR_READING");
 	if (layout->kind != GPUMEM_KIND_DEVICE && layout->kind != GPUMEM_KIND_VULKAN)
 		return client_fail(EOPNOTSUPP, "the file is in system memory, which no driver "
 					       "exports: map it by gpumem_map_host");
+	if (client_layout_of_malloc(layout, &of_malloc))
+		return client_fail(EOPNOTSUPP, "the memory is of another process's cudaMalloc, for "
+					       "which CUDA has no descriptors");
 	if (layout->flags & GPUMEM_LAYOUT_READ_ONLY && !(flags & GPUMEM_EXPORT_FOR_READING))
 		return client_fail(EACCES, "the file is open for reading, and its descriptors "
 					   "would let the program write: open it with O_RDWR, or "

@@ -101,10 +101,14 @@ int client_file_new_adopted(int fd, const struct client_adoption *from, struct g
 {
 	int rc = file_new(fd, CLIENT_FD_OPEN, O_RDWR, fd, from, file);
 
+	if (rc < 0)
+		return rc;
 	/* The file may not be parked: it would end with its lease. */
-	if (rc == 0)
-		(*file)->exported = true;
-	return rc;
+	(*file)->exported = true;
+	if (!from->uuid || memcmp((*file)->layout.uuid, from->uuid, 16) == 0)
+		return 0;
+	client_file_free(*file);
+	return client_fail(EINVAL, "the memory is on another GPU than the directory");
 }
 
 void client_files_each(void (*visit)(struct gpumem *file, void *context), void *context)

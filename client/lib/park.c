@@ -46,6 +46,11 @@ static int file_may_park(const struct gpumem *file)
 	if (file->exported)
 		return client_fail(ENOTSUP, "the program has exported the file's memory, and may "
 					    "use imports of it: close the file");
+	struct ipc_memory of_malloc;
+
+	if (file->device.vendor && client_layout_of_malloc(&file->layout, &of_malloc))
+		return client_fail(ENOTSUP, "the mapping of memory of another process's cudaMalloc "
+					    "cannot be made again at its address");
 	if (file->device.vendor && (!ops->device_park || (file->layout.kind == GPUMEM_KIND_VULKAN &&
 							  !file->device.vendor->device_park)))
 		return client_fail(ENOTSUP, "this mapping cannot be made again at its address");

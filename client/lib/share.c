@@ -68,6 +68,8 @@ gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 
 	if (rc == 0)
 		rc = client_pieces_export(address, bytes, &pieces);
+	if (rc == 0 && pieces.of_malloc && flags & GPUMEM_SHARE_STAYS)
+		rc = client_fail(ENOTSUP, "memory of cudaMalloc does not outlive its process");
 	if (client_errno_return(rc) == 0)
 		file =
 		    file_share(path,
@@ -77,7 +79,8 @@ gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 							 .skip = pieces.skip,
 							 .size = bytes,
 							 /* The descriptors are the driver's own. */
-							 .flags = GPUMEM_ADOPT_LATER},
+							 .flags = GPUMEM_ADOPT_LATER,
+							 .uuid = pieces.uuid},
 			       mode, flags);
 	int error = errno;
 
