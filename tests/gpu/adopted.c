@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Costs of gpumem_share, in turns with the driver's own export and import of as much memory:
- *   adopted FOLDER PIECES MIB ROUNDS   so many allocations of so many MiB each; another process,
- *                                      which has a context of its own, maps the file by its path,
- *                                      and is told of the end of the producer's handle */
+ *   adopted FOLDER PIECES MIB ROUNDS   so many allocations of so many MiB each, or one of
+ *                                      cudaMalloc for 0; another process, which has a context of
+ *                                      its own, maps the file by its path, and is told of the end
+ *                                      of the producer's handle */
 #include <poll.h>
 #include <sys/wait.h>
 
@@ -13,6 +14,10 @@
 #define ROUNDS_MAX 1000
 #define FILL	   7
 
+/* Requests of the producer. */
+#define BY_PATH	  'p'
+#define BY_HANDLE 'h'
+
 enum cost { SHARE, POINTER, TOLD, EXPORT, IMPORT, COSTS };
 
 static const char *const cost_names[COSTS] = {"share", "pointer", "told", "export", "import"};
@@ -21,6 +26,7 @@ struct memory {
 	gm_CUdeviceptr at;
 	uint32_t n;
 	uint64_t piece; /* bytes of each allocation */
+	bool of_malloc;
 };
 
 static gm_CUmemAccessDesc access_of(const struct gpu *gpu)
@@ -45,6 +51,12 @@ static void memory_map(const struct gpu *gpu, struct memory *memory,
 	MUST(gpu->cu.cuMemSetAccess(memory->at, memory->n * memory->piece, &access, 1));
 }
 
+static void memory_fill(const struct gpu *gpu, const struct memory *memory)
+{
+	MUST(gpu->cu.cuMemsetD8Async(memory->at, FILL, memory->n * memory->piece, NULL));
+	MUST(gpu->cuCtxSynchronize());
+}
+
 static void memory_make(const struct gpu *gpu, struct memory *memory)
 {
 	gm_CUmemGenericAllocationHandle handles[PIECES_MAX];
@@ -54,15 +66,23 @@ static void memory_make(const struct gpu *gpu, struct memory *memory)
 	    .location = {.type = GM_CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
 	};
 
+	if (memory->of_malloc) {
+		MUST(gpu->cuMemAlloc(&memory->at, memory->piece));
+		memory_fill(gpu, memory);
+		return;
+	}
 	for (uint32_t i = 0; i < memory->n; i++)
 		MUST(gpu->cu.cuMemCreate(&handles[i], memory->piece, &prop, 0));
 	memory_map(gpu, memory, handles);
-	MUST(gpu->cu.cuMemsetD8Async(memory->at, FILL, memory->n * memory->piece, NULL));
-	MUST(gpu->cuCtxSynchronize());
+	memory_fill(gpu, memory);
 }
 
 static void memory_free(const struct gpu *gpu, const struct memory *memory)
 {
+	if (memory->of_malloc) {
+		MUST(gpu->cuMemFree(memory->at));
+		return;
+	}
 	for (uint32_t i = 0; i < memory->n; i++)
 		MUST(gpu->cu.cuMemUnmap(memory->at + i * memory->piece, memory->piece));
 	MUST(gpu->cu.cuMemAddressFree(memory->at, memory->n * memory->piece));
@@ -72,7 +92,7 @@ static void memory_free(const struct gpu *gpu, const struct memory *memory)
 
 /* Of the consumer, twice a round. */
 struct answer {
-	double seconds; /* from the path to the pointer */
+	double seconds; /* from the path to the pointer, or of cuIpcOpenMemHandle */
 	double told; /* when it learned of the end: measure_now, the same clock in all processes */
 };
 
@@ -105,15 +125,34 @@ static void file_map(struct gpu *gpu, const char *path, uint64_t bytes, int answ
 	answer_write(answers, &answer);
 }
 
+/* The driver's own way, for memory that it does not open in the process that has it. */
+static void handle_open(const struct gpu *gpu, int asks, int answers)
+{
+	gm_CUipcMemHandle handle;
+	gm_CUdeviceptr at = 0;
+
+	if (read(asks, &handle, sizeof(handle)) != sizeof(handle))
+		FAIL("the producer has ended");
+	double start = measure_now();
+
+	MUST(gpu->cu.cuIpcOpenMemHandle(&at, handle, GM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	answer_write(answers, &(struct answer){.seconds = measure_now() - start});
+	MUST(gpu->cu.cuIpcCloseMemHandle(at));
+	answer_write(answers, &(struct answer){0});
+}
+
 /* Serves a round for each byte from the producer. */
 static void consume(const char *path, uint64_t bytes, const uint8_t uuid[16], int asks, int answers)
 {
 	struct gpu gpu;
-	char byte;
+	char what;
 
 	gpu_use(&gpu, uuid);
-	while (read(asks, &byte, 1) == 1)
-		file_map(&gpu, path, bytes, answers);
+	while (read(asks, &what, 1) == 1)
+		if (what == BY_HANDLE)
+			handle_open(&gpu, asks, answers);
+		else
+			file_map(&gpu, path, bytes, answers);
 	exit(0);
 }
 
@@ -161,6 +200,12 @@ static struct answer answer_read(const struct consumer *consumer)
 	return answer;
 }
 
+static void consumer_ask(const struct consumer *consumer, const void *data, size_t bytes)
+{
+	if (write(consumer->asks, data, bytes) != (ssize_t)bytes)
+		FAIL("write: %s", strerror(errno));
+}
+
 static void ours(const struct gpu *gpu, const char *path, const struct memory *sizes,
 		 const struct consumer *consumer, double seconds[COSTS])
 {
@@ -173,8 +218,7 @@ static void ours(const struct gpu *gpu, const char *path, const struct memory *s
 	seconds[SHARE] = measure_now() - start;
 	if (!file)
 		FAIL("gpumem_share: %s", gpumem_error());
-	if (write(consumer->asks, "", 1) != 1)
-		FAIL("write: %s", strerror(errno));
+	consumer_ask(consumer, &(char){BY_PATH}, 1);
 	seconds[POINTER] = answer_read(consumer).seconds;
 	start = measure_now();
 	GOOD(gpumem_close(file));
@@ -214,6 +258,24 @@ static void drivers(const struct gpu *gpu, const struct memory *sizes, double se
 	memory_free(gpu, &memory);
 }
 
+static void drivers_of_malloc(const struct gpu *gpu, const struct memory *sizes,
+			      const struct consumer *consumer, double seconds[COSTS])
+{
+	struct memory memory = *sizes;
+	gm_CUipcMemHandle handle;
+
+	memory_make(gpu, &memory);
+	double start = measure_now();
+
+	MUST(gpu->cu.cuIpcGetMemHandle(&handle, memory.at));
+	seconds[EXPORT] = measure_now() - start;
+	consumer_ask(consumer, &(char){BY_HANDLE}, 1);
+	consumer_ask(consumer, &handle, sizeof(handle));
+	seconds[IMPORT] = answer_read(consumer).seconds;
+	answer_read(consumer);
+	memory_free(gpu, &memory);
+}
+
 int main(int argc, char **argv)
 {
 	static double values[COSTS][ROUNDS_MAX];
@@ -225,8 +287,11 @@ int main(int argc, char **argv)
 
 	if (argc != 5)
 		FAIL("usage: adopted FOLDER PIECES MIB ROUNDS");
-	sizes = (struct memory){.n = (uint32_t)number(argv[2], PIECES_MAX),
-				.piece = number(argv[3], 1 << 20) << 20};
+	bool of_malloc = !strcmp(argv[2], "0");
+
+	sizes = (struct memory){.n = of_malloc ? 1 : (uint32_t)number(argv[2], PIECES_MAX),
+				.piece = number(argv[3], 1 << 20) << 20,
+				.of_malloc = of_malloc};
 	size_t rounds = number(argv[4], ROUNDS_MAX);
 
 	uuid_find(argv[1], uuid);
@@ -237,7 +302,10 @@ int main(int argc, char **argv)
 	/* The first round loads code, and is not counted. */
 	for (size_t i = 0; i <= rounds; i++) {
 		ours(&gpu, path, &sizes, &consumer, seconds);
-		drivers(&gpu, &sizes, seconds);
+		if (of_malloc)
+			drivers_of_malloc(&gpu, &sizes, &consumer, seconds);
+		else
+			drivers(&gpu, &sizes, seconds);
 		for (unsigned cost = 0; i && cost < COSTS; cost++)
 			values[cost][i - 1] = seconds[cost];
 	}

@@ -9,10 +9,13 @@ from sets import TENSORS, sets
 from suites import mount_run
 
 ROUNDS = 21
-# Title, allocations, MiB of each, and the most that sharing and the way to a pointer may take, in microseconds; None: so
-# many times the driver's own.
-CASES = (("1 GiB in one allocation", 1, 1024, (500, 300)), ("1 GiB in 52 allocations of 20 MiB", 52, 20, None))
+# Title, allocations (0: one of cudaMalloc), MiB of each, and the most that sharing and the way to a pointer may take, in
+# microseconds; None: so many times the driver's own.
+CASES = (("1 GiB in one allocation", 1, 1024, (500, 300)), ("1 GiB in 52 allocations of 20 MiB", 52, 20, None),
+         ("16 GiB in 820 allocations of 20 MiB", 820, 20, None), ("1 GiB of cudaMalloc", 0, 1024, (500, 323)))
 OF_THE_DRIVERS = 1.2
+# GiB, and the setting of torch's allocator: it has tensors below 1 MiB in allocations of 2 MiB, and others of 20 MiB.
+SETS = ((16, "expandable_segments:True"), (20, "expandable_segments:True"), (20, "expandable_segments:False"))
 TOLD_MOST = 10_000
 BATCHES, HOP_MOST, WAKE_MOST = 51, 6, 60  # microseconds
 
@@ -48,10 +51,13 @@ def point_adopted(machine):
         for title, words in (("timelines on the GPU", "gpu0"), ("timelines in host/", "host")):
             guarded(machine, title, lambda title=title, words=words: hops(
                 machine, mount.path / "gpu0", mount.path / words, title))
-        title = f"{TENSORS} tensors of 16 GiB in torch's expandable segments"
-        folder = mount.path / "gpu0" / "set"
-        folder.mkdir()
-        guarded(machine, title, lambda: sets(machine, folder, title))
+        for number, (gib, allocator) in enumerate(SETS):
+            title = f"{TENSORS} tensors of {gib} GiB in torch, {allocator}"
+            folder = mount.path / "gpu0" / f"set{number}"
+            folder.mkdir()
+            guarded(machine, title, lambda title=title, folder=folder, set=(gib << 30, allocator): sets(
+                machine, folder, title, *set))
     for title, name in (("the mount test of gpumem_share", "prog_client_adopted"),
+                        ("the mount test of memory of cudaMalloc", "prog_client_malloc"),
                         ("the mount test of timelines", "prog_client_timeline")):
         guarded(machine, title, lambda title=title, name=name: mount_test(machine, title, name))

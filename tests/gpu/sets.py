@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # SPDX-FileCopyrightText: The gpumemfs authors
-"""Sets of tensors of a real torch with expandable segments: the times of gpumem.torch.share and attach, the bytes, and
+"""Sets of tensors of a real torch, with expandable segments and without: the times of gpumem.torch.share and attach, the bytes, and
 what a consumer of a killed producer is told. The interpreter is GPUMEM_PYTHON's."""
 
 import signal
@@ -9,7 +9,7 @@ import subprocess
 from examples import Examples
 from pointers import answers, timed
 
-TENSORS, SIZE = 18_000, 16 << 30
+TENSORS = 18_000
 ROUNDS, ATTACH_MOST = 11, 100  # milliseconds
 SHARE = r"""
 import sys, time, torch, gpumem.torch
@@ -50,10 +50,10 @@ print("told", int(told.wait(20)))
 """
 
 
-def begun(examples, program, *words):
+def begun(examples, program, allocator, *words):
     process = subprocess.Popen([examples.python, "-c", program, *map(str, words)], text=True, stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=examples.machine.report.log_file,
-                               env=dict(examples.env, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"))
+                               env=dict(examples.env, PYTORCH_CUDA_ALLOC_CONF=allocator))
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -62,13 +62,13 @@ def begun(examples, program, *words):
     return process, answers("".join(lines))
 
 
-def sets(machine, folder, title):
+def sets(machine, folder, title, size, allocator):
     examples = Examples(machine)
     if not examples.torch:
         machine.report.absent(title, f"{examples.python} has no torch with this GPU")
         return
-    producer, made = begun(examples, SHARE, folder, TENSORS, SIZE)
-    consumer, found = begun(examples, ATTACH, folder, ROUNDS)
+    producer, made = begun(examples, SHARE, allocator, folder, TENSORS, size)
+    consumer, found = begun(examples, ATTACH, allocator, folder, ROUNDS)
     producer.send_signal(signal.SIGKILL)
     told = answers(consumer.communicate(timeout=30)[0])
     producer.communicate()
