@@ -51,15 +51,15 @@ def share(path: Union[str, bytes, os.PathLike[Any]], array: Any, exclusive: bool
     """Makes a file on gpumemfs whose bytes are those of an array on a GPU, without a copy, and returns the file's
     buffer, which keeps the array.
 
-    array: a torch tensor, or an object with __cuda_array_interface__, contiguous, in memory that CUDA exports: with
-    torch PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. path: in the directory of the array's GPU. exclusive: True: an
-    existing file is a FileExistsError; False: the new file replaces the existing file. stays: True: the file outlives
-    the buffer and the process; False: the file ends with them, its names are removed, and processes that have mapped
-    the file keep the memory.
+    array: a torch tensor, or an object with __cuda_array_interface__, contiguous, in an allocation of cudaMalloc, or in
+    memory that CUDA exports: with torch PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. path: in the directory of the
+    array's GPU. exclusive: True: an existing file is a FileExistsError; False: the new file replaces the existing file.
+    stays: True: the file outlives the buffer and the process, with memory that CUDA exports; False: the file ends with
+    them, its names are removed, and processes that have mapped the file keep the memory.
 
-    OSError with errno ENOTSUP: memory of cudaMalloc, or not on a GPU of CUDA; EINVAL: another GPU's memory; EPERM: only
-    root and the user of the daemon share memory; ENOSPC, EDQUOT: no room; and the errors of open(). TypeError: not an
-    array on a GPU. ValueError: not contiguous, or empty."""
+    OSError with errno ENOTSUP: memory of cudaMallocAsync, or of cudaMalloc that is to stay, or not on a GPU of CUDA;
+    EINVAL: another GPU's memory; EPERM: only root and the user of the daemon share memory; ENOSPC, EDQUOT: no room; and
+    the errors of open(). TypeError: not an array on a GPU. ValueError: not contiguous, or empty."""
     address, size = _range(array)
     if not size:
         raise ValueError("the array is empty")
