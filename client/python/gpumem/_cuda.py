@@ -27,6 +27,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
     "cuDevicePrimaryCtxRelease_v2": [_INT],
     "cuMemAlloc_v2": [ctypes.POINTER(_ADDRESS), _SIZE],
     "cuMemFree_v2": [_ADDRESS],
+    "cuMemGetAddressRange_v2": [ctypes.POINTER(_ADDRESS), ctypes.POINTER(_SIZE), _ADDRESS],
     "cuMemcpyDtoD_v2": [_ADDRESS, _ADDRESS, _SIZE],
     "cuGetErrorName": [_INT, ctypes.POINTER(ctypes.c_char_p)],
 }
@@ -70,6 +71,13 @@ def current() -> Optional[int]:
     if driver().cuCtxGetCurrent(ctypes.byref(handle)) != _SUCCESS:
         return None
     return handle.value
+
+
+def allocation(address: int) -> tuple[int, int]:
+    """Address and size of the allocation at an address, in a thread with a context."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    _check(driver().cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), address), "cuMemGetAddressRange")
+    return base.value, size.value
 
 
 def current_device() -> int:

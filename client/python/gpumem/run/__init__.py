@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import _engines, _report, _safetensors, _transformers
+from . import _engines, _multiprocessing, _report, _safetensors, _transformers
 
 _CHANGES = {
     "safetensors": _safetensors.change,
     "safetensors.torch": _safetensors.change_name,
     "sglang.srt.model_loader.weight_utils": _engines.change,
+    "torch.multiprocessing.reductions": _multiprocessing.change,
     "transformers.modeling_utils": _transformers.change_modeling,
     "transformers.core_model_loading": _transformers.change_loading,
     "vllm.model_executor.model_loader.weight_utils": _engines.change,

@@ -233,7 +233,7 @@ def _is_name(name: Any) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
-def _buffer_open(folder: str, file: dict[str, Any], mode: str) -> Buffer:
+def buffer_open(folder: str, file: dict[str, Any], mode: str) -> Buffer:
     """OSError with ESTALE: the file has ended, and perhaps another one has the name."""
     path = os.path.join(folder, file["name"])
     try:
@@ -304,7 +304,7 @@ def _without_collections() -> Iterator[None]:
 def _attach(folder: str, mode: str) -> Tensors:
     files, entries = _index_read(folder)
     found = Tensors()
-    found.buffers = [_buffer_open(folder, file, mode) for file in files]
+    found.buffers = [buffer_open(folder, file, mode) for file in files]
     storages = [_tensors.storage_over(buffer._file()) for buffer in found.buffers]
     device = storages[0].device if storages else "cpu"
     with _without_collections():

@@ -40,8 +40,8 @@ def is_mappable(memory: FileMemory) -> bool:
     return True
 
 
-def _storage(memory: Memory, address: int, device: tuple[int, int]) -> Any:
-    """Neither legacy DLPack nor torch can say that memory is read-only, so the caller must not offer read-only memory of
+def storage_at(memory: Any, address: int, device: tuple[int, int]) -> Any:
+    """A storage of memory.size bytes from an address on, which keeps the memory alive. Neither legacy DLPack nor torch can say that memory is read-only, so the caller must not offer read-only memory of
     the CPU: a write would end the process."""
     capsule = _dlpack.capsule(memory, address, device, UINT8, (memory.size,), None)
     return storage_of(torch.utils.dlpack.from_dlpack(capsule))
@@ -49,12 +49,12 @@ def _storage(memory: Memory, address: int, device: tuple[int, int]) -> Any:
 
 def storage_over(memory: Memory) -> Any:
     """A storage over all bytes, which keeps the memory alive."""
-    return _storage(memory, memory.dlpack_address(), memory.dlpack_device())
+    return storage_at(memory, memory.dlpack_address(), memory.dlpack_device())
 
 
 def storage_for_cpu(memory: Memory) -> Any:
     """The same for the CPU: of a GPU's memory through the GPU's BAR, only to be written."""
-    return _storage(memory, memory.host_address(), (CPU, 0))
+    return storage_at(memory, memory.host_address(), (CPU, 0))
 
 
 def tensor_at(storage: Any, begin: int, size: int, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
