@@ -4,9 +4,11 @@
  * memory. Pieces belong to a connection until then; the next daemon does not know them, and the
  * client sends them again. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/core/caller.h"
@@ -14,6 +16,9 @@
 #include "fs/ledger/ledger.h"
 #include "fs/share/internal.h"
 #include "fs/tree/inode.h"
+
+/* Of /dev/nvidiactl and /dev/nvidia0: Documentation/admin-guide/devices.txt of Linux. */
+#define NVIDIA_MAJOR 195
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* since Linux 6.16 */
@@ -57,6 +62,27 @@ static void fds_take(struct msghdr *message, struct pieces_packet *packet)
 	}
 }
 
+/* Whether fd is a memfd, or of NVIDIA's driver. A file of this mount among them would keep the
+ * daemon from ending: at its end the kernel would write the file's pages out, by the daemon. A
+ * descriptor of O_PATH, as the stand-in driver exports, has no such end. Asks no file system. */
+static bool fd_is_memory(int fd)
+{
+	struct statx st;
+
+	if (fcntl(fd, F_GET_SEALS) >= 0 || fcntl(fd, F_GETFL) & O_PATH)
+		return true;
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == NVIDIA_MAJOR;
+}
+
+static bool fds_are_memory(const struct pieces_packet *packet)
+{
+	for (uint32_t i = 0; i < packet->n_fds; i++)
+		if (!fd_is_memory(packet->fds[i]))
+			return false;
+	return true;
+}
+
 /* The packet stays in the socket. Without room in the daemon's table of descriptors, fewer come
  * than were sent. */
 static int packet_read(struct share_connection *connection, struct pieces_packet *packet)
@@ -83,7 +109,7 @@ static int packet_read(struct share_connection *connection, struct pieces_packet
 	memcpy(packet->bytes, data + sizeof(head), head.n_pieces * sizeof(packet->bytes[0]));
 	if (message.msg_flags & MSG_CTRUNC)
 		return -EMFILE;
-	return packet->n_fds == packet->n_pieces ? 0 : -EINVAL;
+	return packet->n_fds == packet->n_pieces && fds_are_memory(packet) ? 0 : -EINVAL;
 }
 
 /* The client may send all of its pieces again, or the last ones. */
@@ -177,5 +203,11 @@ int share_adopt(struct share *share, struct share_connection *connection,
 		error = call.call.copier ? file_adopt(ask->inode->file, &call.call, &adoption)
 					 : -ENOMEM;
 	share_pieces_forget(share, connection);
+	/* A link(2) beside the request, whose name the kernel may remember: the name stays. */
+	if (!error && adoption.ends && atomic_load(&ask->inode->nlink)) {
+		file_adopted_end(ask->inode->file);
+		file_adopted_free(ask->inode->file, &call.call);
+		return -EBUSY;
+	}
 	return error;
 }

@@ -318,15 +318,19 @@ static void lies_are_refused(void)
 	if (on_gpu())
 		SKIP("of memfds");
 	int unsealed = memfd_new(ALLOCATION, 0), smaller = memfd_new(ALLOCATION / 2, F_SEAL_SHRINK);
-	int device = OK(open("/dev/null", O_RDWR));
+	int device = OK(open("/dev/null", O_RDWR)), of_the_mount = new_file("own");
 	int sealed = memfd_new(ALLOCATION, F_SEAL_SHRINK);
 	const struct {
 		int fd;
 		const size_t *size;
 		size_t skip, bytes;
-	} lies[] = {{unsealed, &size, 0, 1},	    {smaller, &size, 0, 1},
-		    {device, &size, 0, 1},	    {sealed, &odd, 0, 1},
-		    {sealed, &size, ALLOCATION, 1}, {sealed, &size, 0, ALLOCATION + 1},
+	} lies[] = {{unsealed, &size, 0, 1},
+		    {smaller, &size, 0, 1},
+		    {device, &size, 0, 1},
+		    {of_the_mount, &size, 0, 1},
+		    {sealed, &odd, 0, 1},
+		    {sealed, &size, ALLOCATION, 1},
+		    {sealed, &size, 0, ALLOCATION + 1},
 		    {sealed, &size, SIZE_MAX, 2}};
 
 	for (unsigned i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
@@ -337,6 +341,7 @@ static void lies_are_refused(void)
 		CHECK(!exists("lie"));
 	}
 	CHECK(!gpumem_share_fds("lie", &sealed, &size, 1, 0, 1, 0600, 64) && errno == EINVAL);
+	OK(unlink("own"));
 	EQUAL(names_here(), 0);
 }
 
