@@ -138,6 +138,8 @@ int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd)
 	if (error)
 		fd_table_drop(&fdstore->held, id);
 	else
+		fdstore->full = false;
+	if (!error)
 		/* A message that the keeper has not read is lost when keeper and daemon are killed
 		 * together; the service manager's copy is not. */
 		store_add(id, fd);
