@@ -267,6 +267,7 @@ typedef struct {
 	X(REQUIRED, cuCtxSynchronize, cuCtxSynchronize, (void)) \
 	X(REQUIRED, cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, \
 	  (gm_CUdeviceptr *address, void *host, unsigned int flags)) \
+	X(OPTIONAL, cuCtxGetId, cuCtxGetId, (gm_CUcontext context, unsigned long long *id)) \
 	X(OPTIONAL, cuStreamWriteValue64, cuStreamWriteValue64_v2, \
 	  (gm_CUstream stream, gm_CUdeviceptr address, uint64_t value, unsigned int flags)) \
 	X(OPTIONAL, cuStreamWaitValue64, cuStreamWaitValue64_v2, \

@@ -19,6 +19,7 @@ struct device_map {
 	gm_CUdeviceptr base;
 	gm_CUdeviceptr opened; /* of cudaMalloc: the allocation, in no range of ours; else 0 */
 	gm_CUcontext context;  /* that opened it */
+	unsigned long long id; /* of the context: another one may get the pointer */
 	size_t mapped, reserved;
 	uint32_t n_chunks;
 	uint64_t devices; /* that have access, by CUDA's number */
@@ -161,6 +162,52 @@ static int malloc_result(const struct client_cuda *cuda, gm_CUresult result)
 	return client_cuda_result(cuda, result, "cuIpcOpenMemHandle");
 }
 
+static unsigned long long context_id(const struct client_cuda *cuda, gm_CUcontext context)
+{
+	unsigned long long id = 0;
+
+	if (cuda->cuCtxGetId)
+		cuda->cuCtxGetId(context, &id);
+	return id;
+}
+
+static bool malloc_is_open(const struct device_map *map)
+{
+	return map->opened && context_id(map->head.cuda, map->context) == map->id;
+}
+
+/* The end of a context closes what is open in it. */
+static int malloc_close(const struct device_map *map)
+{
+	const struct client_cuda *cuda = map->head.cuda;
+	gm_CUcontext pushed;
+
+	if (!malloc_is_open(map) || cuda->cuCtxPushCurrent(map->context) != GM_CUDA_SUCCESS)
+		return 0;
+	gm_CUresult result = cuda->cu.cuIpcCloseMemHandle(map->opened);
+
+	cuda->cuCtxPopCurrent(&pushed);
+	return result == GM_CUDA_ERROR_CONTEXT_IS_DESTROYED
+		   ? 0
+		   : client_cuda_gave_back(cuda, result, "cuIpcCloseMemHandle");
+}
+
+/* The other process may say more than there is. */
+static int malloc_check(const struct device_map *map, const struct client_layout *layout)
+{
+	gm_CUdeviceptr base = 0;
+	size_t bytes = 0;
+	int rc = client_cuda_result(
+	    map->head.cuda, map->head.cuda->cu.cuMemGetAddressRange(&base, &bytes, map->opened),
+	    "cuMemGetAddressRange");
+
+	if (rc == 0 &&
+	    (base != map->opened || layout->skip > bytes || layout->size > bytes - layout->skip))
+		rc = client_fail(ESTALE, "the process that shared the memory has freed it, or says "
+					 "more than there is");
+	return rc;
+}
+
 /* All devices with access to the owner's get it with their first access. */
 static int malloc_open(struct device_map *map, const struct client_layout *layout,
 		       const struct ipc_memory *memory)
@@ -168,6 +215,9 @@ static int malloc_open(struct device_map *map, const struct client_layout *layou
 	const struct client_cuda *cuda = map->head.cuda;
 	gm_CUipcMemHandle handle;
 
+	if (layout->flags & GPUMEM_LAYOUT_READ_ONLY)
+		return client_fail(EACCES, "CUDA maps memory of cudaMalloc for writing alone: open "
+					   "the file with O_RDWR");
 	memcpy(&handle, memory->handle, sizeof(handle));
 	int rc =
 	    malloc_result(cuda, cuda->cu.cuIpcOpenMemHandle(&map->opened, handle,
@@ -175,22 +225,30 @@ static int malloc_open(struct device_map *map, const struct client_layout *layou
 	if (rc < 0)
 		return rc;
 	cuda->cuCtxGetCurrent(&map->context);
+	map->id = context_id(cuda, map->context);
+	rc = malloc_check(map, layout);
+	if (rc < 0) {
+		malloc_close(map);
+		return rc;
+	}
 	map->base = map->opened - layout->chunks[0].offset;
 	map->mapped = map->reserved = layout->bytes;
 	map->n_chunks = 1;
 	return 0;
 }
 
-static int malloc_close(const struct device_map *map)
+/* After the end of the context that had it open. */
+static int malloc_renew(struct client_device_map *map, const struct client_layout *layout)
 {
-	const struct client_cuda *cuda = map->head.cuda;
-	gm_CUcontext pushed;
+	struct device_map *state = map->state;
+	struct ipc_memory memory;
 
-	if (cuda->cuCtxPushCurrent(map->context) != GM_CUDA_SUCCESS)
-		return 0; /* the context has ended, and with it the mapping */
-	int rc = client_cuda_gave_back(cuda, cuda->cu.cuIpcCloseMemHandle(map->opened),
-				       "cuIpcCloseMemHandle");
-	cuda->cuCtxPopCurrent(&pushed);
+	if (!client_layout_of_malloc(layout, &memory))
+		return client_fail(ESTALE, "the memory is no longer the other process's");
+	int rc = malloc_open(state, layout, &memory);
+
+	if (rc == 0)
+		map->base = state->base;
 	return rc;
 }
 
@@ -251,6 +309,10 @@ int cuda_device_map(struct client_device_map *map, const struct client_layout *l
 		rc = devices_find(cuda, layout, device, &devices);
 	if (rc < 0)
 		return rc;
+	struct device_map *state = map->state;
+
+	if (state && state->opened && !malloc_is_open(state))
+		return malloc_renew(map, layout);
 	return map->state ? devices_add(map->state, layout, devices)
 			  : device_map_create(map, layout, cuda, devices);
 }

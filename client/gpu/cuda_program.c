@@ -117,16 +117,16 @@ static int pieces_find_gpu(const struct client_cuda *cuda, uint64_t address,
 {
 	gm_CUdevice device = 0;
 	gm_CUuuid uuid = {0};
-	int ordinal = 0;
+	int ordinal = 0, rc = client_cuda_current(cuda, &device);
 
+	if (rc < 0)
+		return rc;
 	if (cuda->cu.cuPointerGetAttribute(&ordinal, GM_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 					   address) != GM_CUDA_SUCCESS ||
 	    cuda->cu.cuDeviceGet(&device, ordinal) != GM_CUDA_SUCCESS)
 		return client_fail(EINVAL, "no memory of a GPU is at address 0x%llx",
 				   (unsigned long long)address);
-	int rc =
-	    client_cuda_result(cuda, cuda->cu.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
-
+	rc = client_cuda_result(cuda, cuda->cu.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid");
 	memcpy(pieces->uuid, uuid.bytes, sizeof(pieces->uuid));
 	return rc;
 }

@@ -94,14 +94,16 @@ enum gpumem_share_flags {
  *
  * address, bytes: memory of cuMemCreate with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, as torch's
  * expandable segments have, in one or more allocations without a gap; or of a single cudaMalloc,
- * which cannot stay, and which other processes map by gpumem_map_device alone. Whole allocations are given
- * to the daemon, to processes of the file's owner and, with user.gpumem.share=trusted, to all who
- * may read the file; other readers get a private copy of the range. path: in the directory of the
- * memory's GPU. mode: the permissions, less the umask. flags: enum gpumem_share_flags.
+ * which cannot stay, and which other processes map by gpumem_map_device alone. Whole allocations
+ * are given to the daemon, to processes of the file's owner and, with user.gpumem.share=trusted, to
+ * all who may read the file; other readers get a private copy of the range. path: in the directory
+ * of the memory's GPU. mode: the permissions, less the umask. flags: enum gpumem_share_flags.
  *
- * EINVAL: the memory is of another GPU than path, or flags. ENOTSUP: the memory was made otherwise,
- * as cudaMallocAsync's; several allocations of cudaMalloc, or GPUMEM_SHARE_STAYS for one; path is not on a GPU of backend=cuda. EPERM: the daemon takes memory of its
- * own user and of root only. ENOSPC, EDQUOT, EMFILE. Also the errors of gpumem_create. */
+ * EINVAL: the memory is of another GPU than path, or flags; the thread has no current context.
+ * ENOTSUP: the memory was made otherwise, as cudaMallocAsync's; several allocations of cudaMalloc,
+ * or GPUMEM_SHARE_STAYS for one; path is not on a GPU of backend=cuda. EPERM: the daemon takes
+ * memory of its own user and of root only. ENOSPC, EDQUOT, EMFILE. Also the errors of
+ * gpumem_create. */
 GPUMEM_API gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 				mode_t mode, int flags);
 

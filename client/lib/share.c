@@ -70,18 +70,19 @@ gpumem *gpumem_share(const char *path, unsigned long long address, size_t bytes,
 		rc = client_pieces_export(address, bytes, &pieces);
 	if (rc == 0 && pieces.of_malloc && flags & GPUMEM_SHARE_STAYS)
 		rc = client_fail(ENOTSUP, "memory of cudaMalloc does not outlive its process");
+	/* The descriptors are the driver's own, so the daemon need not look. But a handle of
+	 * cudaMalloc would open the memory that is there then. */
 	if (client_errno_return(rc) == 0)
-		file =
-		    file_share(path,
-			       &(struct client_adoption){.fds = pieces.fds,
-							 .sizes = pieces.sizes,
-							 .n_pieces = pieces.n,
-							 .skip = pieces.skip,
-							 .size = bytes,
-							 /* The descriptors are the driver's own. */
-							 .flags = GPUMEM_ADOPT_LATER,
-							 .uuid = pieces.uuid},
-			       mode, flags);
+		file = file_share(
+		    path,
+		    &(struct client_adoption){.fds = pieces.fds,
+					      .sizes = pieces.sizes,
+					      .n_pieces = pieces.n,
+					      .skip = pieces.skip,
+					      .size = bytes,
+					      .flags = pieces.of_malloc ? 0 : GPUMEM_ADOPT_LATER,
+					      .uuid = pieces.uuid},
+		    mode, flags);
 	int error = errno;
 
 	client_pieces_close(&pieces);
