@@ -8,26 +8,34 @@
 #include "backend/cuda/provider.h"
 #include "common/ipc_memory.h"
 
-/* Not by cuda_result, for which most of these results mean a broken device. */
-static int ipc_result(gm_CUresult result)
+int cuda_import_result(struct cuda_device *device, gm_CUresult result, const char *call)
 {
-	return result == GM_CUDA_SUCCESS	       ? 0
-	       : result == GM_CUDA_ERROR_OUT_OF_MEMORY ? -ENOSPC
-						       : -EINVAL;
+	switch (result) {
+	case GM_CUDA_ERROR_INVALID_VALUE:
+	case GM_CUDA_ERROR_INVALID_HANDLE:
+	case GM_CUDA_ERROR_UNKNOWN:
+		return -EINVAL;
+	default:
+		return cuda_result(device, result, call);
+	}
 }
 
 /* What the driver says of the memory at the address: the other program may lie. */
-static int memory_check(const struct cuda_device *device, gm_CUdeviceptr address, uint64_t *bytes)
+static int memory_check(struct cuda_device *device, gm_CUdeviceptr address, uint64_t *bytes)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
 	gm_CUdeviceptr base = 0;
 	size_t size = 0;
 	int ordinal = -1;
-	int rc = ipc_result(cu->cuMemGetAddressRange(&base, &size, address));
+	int rc = cuda_import_result(device, cu->cuMemGetAddressRange(&base, &size, address),
+				    "cuMemGetAddressRange");
 
 	if (rc == 0)
-		rc = ipc_result(cu->cuPointerGetAttribute(
-		    &ordinal, GM_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+		rc = cuda_import_result(
+		    device,
+		    cu->cuPointerGetAttribute(&ordinal, GM_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+					      address),
+		    "cuPointerGetAttribute");
 	if (rc == 0 && ordinal != device->handle)
 		rc = -EINVAL;
 	*bytes = base + size - address;
@@ -44,8 +52,10 @@ int cuda_ipc_open(struct cuda_device *device, int fd, uint64_t chunk_bytes, gm_C
 		return -ENOENT;
 	_Static_assert(sizeof(handle) == sizeof(memory.handle), "the size of a handle");
 	memcpy(&handle, memory.handle, sizeof(handle));
-	int rc = ipc_result(device->cuda->cu.cuIpcOpenMemHandle(
-	    address, handle, GM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	int rc = cuda_import_result(device,
+				    device->cuda->cu.cuIpcOpenMemHandle(
+					address, handle, GM_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+				    "cuIpcOpenMemHandle");
 	if (rc < 0)
 		return rc;
 	rc = memory_check(device, *address, bytes);

@@ -9,6 +9,11 @@
 
 struct cuda_device;
 
+/* As cuda_result, for an import of another program's memory: -EINVAL for the results that a
+ * descriptor of other things has, of which CUDA_ERROR_UNKNOWN otherwise means that a GPU fell off
+ * the bus. */
+int cuda_import_result(struct cuda_device *device, gm_CUresult result, const char *call);
+
 /* The context of the device is current. *bytes: of the allocation, which ends in the last unit of
  * the chunk. 0; -ENOENT: fd is no such memory; -EINVAL: the memory is gone, of another device, or
  * of another size; or another -errno. */

@@ -131,6 +131,7 @@ static int chunk_map_and_read(struct cuda_device *device, const struct scratch *
 	struct chunk *base;
 	int rc = 0;
 
+	scoped_lock(&device->import_lock);
 	DL_FOREACH (device->base.health.chunks, base) {
 		if (!cuda_chunk(base)->handle)
 			cuda_chunk(base)->address = 0; /* opened in the old context */
@@ -170,6 +171,7 @@ static void peers_renew_all(struct cuda_device *device)
 
 		if (peer == &device->base || !device->peer[i] || atomic_load(&peer->failed))
 			continue;
+		scoped_lock(&cuda_device(peer)->import_lock);
 		scoped_lock(&peer->health.lock);
 		DL_FOREACH (peer->health.chunks, chunk) {
 			peers_renew(cuda_chunk(chunk));

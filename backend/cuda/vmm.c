@@ -200,18 +200,20 @@ int cuda_chunk_remap(struct cuda_chunk *chunk)
 	return rc == 0 || rc == -ENOMEM || rc == -ENOSPC ? rc : chunk_reimport(device, chunk);
 }
 
-/* -EINVAL: fd is no memory of this device. The driver answers CUDA_ERROR_UNKNOWN to most other
- * descriptors, which otherwise means a GPU that fell off the bus. */
+/* -EINVAL: fd is no memory of this device. */
 static int memory_import_foreign(struct cuda_device *device, int fd,
 				 gm_CUmemGenericAllocationHandle *handle)
 {
 	const struct cuda_driver *cu = &device->cuda->cu;
 	gm_CUmemAllocationProp prop = {0};
+	int rc = cuda_import_result(
+	    device,
+	    cu->cuMemImportFromShareableHandle(handle, (void *)(intptr_t)fd,
+					       GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	    "cuMemImportFromShareableHandle");
 
-	if (cu->cuMemImportFromShareableHandle(handle, (void *)(intptr_t)fd,
-					       GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
-	    GM_CUDA_SUCCESS)
-		return -EINVAL;
+	if (rc < 0)
+		return rc;
 	if (cu->cuMemGetAllocationPropertiesFromHandle(&prop, *handle) == GM_CUDA_SUCCESS &&
 	    prop.location.type == GM_CU_MEM_LOCATION_TYPE_DEVICE &&
 	    prop.location.id == device->handle)
@@ -226,8 +228,10 @@ static int chunk_import_mapped(struct cuda_device *device, struct cuda_chunk *ch
 {
 	int rc = import(device, fd, &chunk->handle);
 
-	if (rc < 0)
+	if (rc < 0) {
+		chunk->handle = 0;
 		return rc;
+	}
 	rc = chunk_map(device, chunk);
 	if (rc < 0) {
 		device->cuda->cu.cuMemRelease(chunk->handle);
@@ -340,13 +344,14 @@ int cuda_chunk_need(struct cuda_chunk *chunk)
 
 	if (atomic_load_explicit(&chunk->address, memory_order_acquire))
 		return 0;
-	if (atomic_load(&chunk->base.lost))
+	/* The reset waits for the copier's lock, and afterwards finds no use of the device. */
+	if (atomic_load(&chunk->base.lost) || atomic_load(&device->base.failed))
 		return -EIO;
 	scoped_lock(&device->import_lock);
 	rc = cuda_context_use(device);
 	if (rc == 0 && !chunk->address)
 		rc = chunk_import_foreign_now(device, chunk, atomic_load(&chunk->exported));
-	if (rc == -EINVAL || rc == -ENOTSUP) {
+	if ((rc == -EINVAL || rc == -ENOTSUP) && !atomic_load(&device->base.failed)) {
 		atomic_store(&chunk->base.lost, true);
 		log_warn("%s: memory of %" PRIu64 " bytes that another program shared cannot be "
 			 "used: the program has freed it, or gave another descriptor",
@@ -375,7 +380,8 @@ void cuda_chunk_free(struct chunk *base)
 	assert(!chunk->mapping);
 	peers_remove(chunk);
 	export_drop(device, chunk);
-	cuda_context_use(device); /* on a failed device the memory is freed all the same */
+	if (chunk->handle || chunk->address)
+		cuda_context_use(device); /* on a failed device the memory is freed all the same */
 	cuda_chunk_unmap(chunk);
 	if (chunk->handle)
 		cuda_result(device, device->cuda->cu.cuMemRelease(chunk->handle), "cuMemRelease");

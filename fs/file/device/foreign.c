@@ -27,7 +27,8 @@ static bool adoption_is_possible(const struct file_adoption *from)
 
 /* Imports a piece, with its charges. */
 static int piece_take(const struct file_call *call, const struct volume *volume,
-		      struct file_piece *piece, enum chunk_import_time import_time, struct span *span)
+		      struct file_piece *piece, enum chunk_import_time import_time,
+		      struct span *span)
 {
 	int rc = file_charge(call, (int64_t)piece->bytes);
 

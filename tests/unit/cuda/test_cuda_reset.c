@@ -276,25 +276,60 @@ START_TEST(descriptors_bring_memory_back)
 }
 END_TEST
 
+static struct chunk *imported_later(struct chunk *from)
+{
+	struct chunk *later;
+	int fd;
+
+	ck_assert_int_eq(chunk_export(from, &fd), 0);
+	ck_assert_int_eq(
+	    chunk_import_foreign(from->device, from->bytes, fd, CHUNK_IMPORT_LATER, &later), 0);
+	return later;
+}
+
 /* Memory without a first use is neither mapped nor read, and can be used afterwards. */
 START_TEST(memory_for_later_stays)
 {
 	static struct content here;
-	struct chunk *later;
-	int fd;
 
 	order("");
 	open_resetting(BAR_OFF);
 	fill(&here, 0, 2 * MIB);
-	ck_assert_int_eq(chunk_export(here.chunks[0], &fd), 0);
-	ck_assert_int_eq(
-	    chunk_import_foreign(backend->devices[0], 2 * MIB, fd, CHUNK_IMPORT_LATER, &later), 0);
+	struct chunk *later = imported_later(here.chunks[0]);
+
 	order(PASS_FAULT);
 	ck_assert_int_eq(read_byte(here.chunks[2], 0), -EIO);
 	await(&resets, 1);
 	ck_assert(!atomic_load(&later->lost));
 	ck_assert_int_eq(read_byte(later, 0), read_byte(here.chunks[0], 0));
 	chunk_free(later);
+	check(&here);
+	empty(&here);
+	close_resetting();
+}
+END_TEST
+
+/* Neither a full GPU nor a failure of the GPU says that the memory is bad. */
+START_TEST(failed_imports_are_tried_again)
+{
+	static struct content here;
+
+	order("");
+	open_resetting(BAR_OFF);
+	fill(&here, 0, 2 * MIB);
+	struct chunk *first = imported_later(here.chunks[0]),
+		     *second = imported_later(here.chunks[1]);
+
+	order("cuMemImportFromShareableHandle@1=OUT_OF_MEMORY");
+	ck_assert_int_eq(read_byte(first, 0), -ENOMEM);
+	ck_assert_int_eq(read_byte(first, 0), 0);
+	order("cuMemImportFromShareableHandle@1=LAUNCH_FAILED~");
+	ck_assert_int_eq(read_byte(second, 0), -EIO);
+	await(&resets, 1);
+	ck_assert_int_eq(read_byte(second, 0), 0);
+	ck_assert_int_eq(read_byte(first, 0), 0);
+	chunk_free(first);
+	chunk_free(second);
 	check(&here);
 	empty(&here);
 	close_resetting();
@@ -558,6 +593,7 @@ static void standin(TCase *tcase)
 	tcase_add_test(tcase, bad_memory_is_lost);
 	tcase_add_test(tcase, descriptors_bring_memory_back);
 	tcase_add_test(tcase, memory_for_later_stays);
+	tcase_add_test(tcase, failed_imports_are_tried_again);
 	tcase_add_test(tcase, windows_come_back);
 	tcase_add_test(tcase, windows_are_never_touched_by_the_cpu);
 	tcase_add_test(tcase, full_devices_come_back);
