@@ -96,6 +96,7 @@ static void context_destroy(struct context *context)
 	atomic_store(&context->destroyed, true);
 	streams_forget_context(context);
 	host_forget_context(context);
+	ipc_forget_context(context);
 	standin.devices[context->device].used -= settings.context_memory;
 	if (--standin.devices[context->device].contexts == 0 &&
 	    settings.compute_mode == COMPUTE_EXCLUSIVE)
@@ -233,6 +234,19 @@ STANDIN_API CUresult cuCtxGetCurrent(CUcontext *handle)
 	if (!handle)
 		return CUDA_ERROR_INVALID_VALUE;
 	*handle = context_handle(context_current());
+	return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
+{
+	const struct context *context;
+
+	ENTER(NEEDS_INIT);
+	STANDIN_LOCKED(SHARED);
+	context = context_find(handle);
+	if (!id || !context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*id = context->id;
 	return CUDA_SUCCESS;
 }
 

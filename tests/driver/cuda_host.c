@@ -194,6 +194,7 @@ STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	struct memory *memory;
 	CUresult result;
+	size_t asked = size;
 
 	ENTER(NEEDS_CONTEXT);
 	if (!address || !size)
@@ -205,7 +206,10 @@ STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	if (result != CUDA_SUCCESS)
 		return result;
 	memory->rdma = true;
-	return allocation_map(memory, address);
+	result = allocation_map(memory, address);
+	if (result == CUDA_SUCCESS)
+		((struct mapping *)table_at(&standin.mappings, *address))->asked = asked;
+	return result;
 }
 
 STANDIN_API CUresult cuMemFree_v2(CUdeviceptr address)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Memory of cuMemAlloc in other processes. A handle names a descriptor of the process that made it,
- * so it cannot be opened after that process, and open memory stays. */
+ * so no handle is opened after that process, and open memory stays. After a free the descriptor's
+ * number may be that of another allocation, which the handle opens if the sizes are equal, as the
+ * real driver does. */
 #include "tests/driver/standin.h"
 
 #include <fcntl.h>
@@ -15,7 +17,7 @@
 struct ipc_name {
 	pid_t pid;
 	int fd;
-	uint64_t inode;
+	uint64_t inode, size, asked;
 };
 
 STANDIN_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
@@ -29,7 +31,8 @@ STANDIN_API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addre
 	mapping = entry ? entry->object : NULL;
 	if (!handle || !mapping || !mapping->whole_allocation || mapping->opens)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct ipc_name name = {getpid(), mapping->memory->fd, mapping->memory->inode};
+	struct ipc_name name = {getpid(), mapping->memory->fd, mapping->memory->inode,
+				mapping->size, mapping->asked};
 
 	*handle = (CUipcMemHandle){0};
 	memcpy(handle->reserved, &name, sizeof(name));
@@ -44,7 +47,7 @@ static int ipc_open(const struct ipc_name *name)
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)name->pid, name->fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 
-	if (fd >= 0 && fstat(fd, &state) == 0 && state.st_ino == name->inode)
+	if (fd >= 0 && fstat(fd, &state) == 0 && (uint64_t)state.st_size == name->size)
 		return fd;
 	if (fd >= 0)
 		close(fd);
@@ -70,6 +73,8 @@ static CUresult memory_open(const struct ipc_name *name, CUdeviceptr *address)
 		return result;
 	mapping = table_at(&standin.mappings, *address);
 	mapping->opens = 1;
+	mapping->opener = context_current();
+	mapping->asked = name->asked;
 	memory->opened = *address;
 	return CUDA_SUCCESS;
 }
@@ -110,4 +115,16 @@ STANDIN_API CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 	mapping->memory->opened = 0;
 	allocation_unmap(mapping);
 	return CUDA_SUCCESS;
+}
+
+void ipc_forget_context(const struct context *context)
+{
+	for (size_t i = standin.mappings.count; i-- > 0;) {
+		struct mapping *mapping = standin.mappings.entries[i].object;
+
+		if (!mapping->opens || mapping->opener != context)
+			continue;
+		mapping->memory->opened = 0;
+		allocation_unmap(mapping);
+	}
 }

@@ -272,10 +272,12 @@ STANDIN_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CU
 	entry = table_find(&standin.mappings, address);
 	if (!entry)
 		return CUDA_ERROR_NOT_FOUND;
+	uint64_t asked = ((const struct mapping *)entry->object)->asked;
+
 	if (base)
 		*base = entry->base;
 	if (size)
-		*size = entry->size;
+		*size = asked ? asked : entry->size;
 	return CUDA_SUCCESS;
 }
 

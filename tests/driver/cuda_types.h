@@ -235,6 +235,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle);
 CUresult cuCtxSetCurrent(CUcontext handle);
 CUresult cuCtxGetCurrent(CUcontext *handle);
 CUresult cuCtxGetDevice(CUdevice *device);
+CUresult cuCtxGetId(CUcontext handle, unsigned long long *id);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device);
 CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters, unsigned int flags,

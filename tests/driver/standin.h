@@ -210,6 +210,8 @@ struct mapping {
 	enum handle_kind kind;
 	bool whole_allocation;		  /* of cuMemAlloc: only cuMemFree frees the memory */
 	unsigned opens;			  /* of cuIpcOpenMemHandle; 0: not so mapped */
+	const struct context *opener;	  /* of the first of them */
+	uint64_t asked;			  /* of cuMemAlloc: bytes, as the driver says; else 0 */
 	uint8_t access[STANDIN_GPUS_MAX]; /* CUmemAccess_flags by device */
 	uint8_t cpu_access;		  /* CUmemAccess_flags, of host-located memory only */
 };
@@ -247,6 +249,8 @@ struct pinned {
 enum host_pinned { NOT_PINNED, PINNED_IN_PART, PINNED };
 enum host_pinned host_pinned(uint64_t address, uint64_t size, const struct context *context);
 void host_forget_context(const struct context *context);
+/* The end of a context closes its mappings. Under standin.lock. */
+void ipc_forget_context(const struct context *context);
 
 /* cuda_copy.c */
 enum op_kind { OP_COPY, OP_SET, OP_KERNEL, OP_RECORD, OP_WAIT, OP_WORD_WRITE, OP_WORD_WAIT };
