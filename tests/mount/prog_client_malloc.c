@@ -238,6 +238,23 @@ static void the_end_of_the_process(void)
 	GOOD(gpumem_close(file));
 }
 
+/* The end of a context closes its mappings, and the next context may get the same pointer. */
+static void the_end_of_a_context(void)
+{
+	producer_start();
+	use_gpu();
+	gpumem *file = lease("shared", O_RDWR), *other = lease("shared", O_RDWR);
+
+	device_pointer(file, SIZE);
+	device_pointer(other, SIZE);
+	MUST(cuDevicePrimaryCtxRelease(0));
+	use_gpu();
+	GOOD(gpumem_close(other));
+	expect_device(device_pointer(file, SIZE) - BEFORE, 1, BEFORE, ALLOCATION);
+	GOOD(gpumem_close(file));
+	producer_kill();
+}
+
 static void freed_memory_is_stale(void)
 {
 	unsigned long long address;
@@ -262,4 +279,4 @@ static void freed_memory_is_stale(void)
 
 CLIENT_PROG(TEST(another_process_maps_it), TEST(read_written_and_copied), TEST(refused),
 	    TEST(memory_of_another_gpu_is_refused), TEST(a_killed_daemon_changes_nothing),
-	    TEST(the_end_of_the_process), TEST(freed_memory_is_stale))
+	    TEST(the_end_of_the_process), TEST(the_end_of_a_context), TEST(freed_memory_is_stale))
