@@ -8,7 +8,6 @@ removes the name when its tensor is gone. The sender keeps a tensor's memory as 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import itertools
@@ -17,6 +16,7 @@ import secrets
 import threading
 import time
 import weakref
+from multiprocessing import util
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -68,7 +68,7 @@ class _Senders:
     """Of this process, by device, and not those of the parent of a fork."""
 
     def __init__(self) -> None:
-        self.pid, self.by_device = os.getpid(), dict[int, _Sender]()
+        self.pid, self.lock, self.by_device = os.getpid(), threading.Lock(), dict[int, _Sender]()
 
 
 _senders = _Senders()
@@ -76,11 +76,11 @@ _received: weakref.WeakValueDictionary[int, FileMemory] = weakref.WeakValueDicti
 _kept: Optional[FileMemory] = None
 
 
-def _own_senders() -> dict[int, _Sender]:
+def _own_senders() -> _Senders:
     global _senders
     if _senders.pid != os.getpid():
         _senders = _Senders()
-    return _senders.by_device
+    return _senders
 
 
 def _folder_of_gpu(device: int) -> str:
@@ -92,16 +92,21 @@ def _folder_of_gpu(device: int) -> str:
     raise OSError(errno.ENOTSUP, f"no mount of gpumemfs has the GPU {wanted}")
 
 
+def _folder_new(device: int) -> str:
+    parent = _folder_of_gpu(device)
+    for name in os.listdir(parent):
+        if name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):  # of a sender that was killed, if it is empty
+                os.rmdir(os.path.join(parent, name))
+    return os.path.join(parent, _PREFIX + secrets.token_hex(8))
+
+
 def _sender_of(device: int) -> _Sender:
     senders = _own_senders()
-    if device not in senders:
-        parent = _folder_of_gpu(device)
-        for name in os.listdir(parent):
-            if name.startswith(_PREFIX):
-                with contextlib.suppress(OSError):  # of a sender that was killed, if it is empty
-                    os.rmdir(os.path.join(parent, name))
-        senders[device] = _Sender(os.path.join(parent, _PREFIX + secrets.token_hex(8)))
-    return senders[device]
+    with senders.lock:
+        if device not in senders.by_device:
+            senders.by_device[device] = _Sender(_folder_new(device))
+        return senders.by_device[device]
 
 
 def _share(sender: _Sender, memory: _Range, storage: Any) -> _Shared:
@@ -185,7 +190,7 @@ def _sweep_until_empty(sender: _Sender) -> None:
 
 def _folders_remove() -> None:
     """At the end of the process, whose files end with it."""
-    for sender in _own_senders().values():
+    for sender in _own_senders().by_device.values():
         for shared in sender.files:
             shared.buffer.close()
         deadline = time.monotonic() + 1
@@ -196,7 +201,7 @@ def _folders_remove() -> None:
             time.sleep(0.005)
 
 
-atexit.register(_folders_remove)
+util.Finalize(None, _folders_remove, exitpriority=0)  # also at the end of a child, which runs no atexit
 
 
 def reduce(tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
@@ -238,7 +243,7 @@ class _Part:
 
 
 def _storage(name: str, inode: int, begin: int, size: int) -> Any:
-    for sender in _own_senders().values():
+    for sender in _own_senders().by_device.values():
         storage = sender.storage_of(inode, name)
         if storage is not None:
             os.unlink(name)
