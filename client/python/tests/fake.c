@@ -409,7 +409,7 @@ const char *gpumem_error(void)
 
 /* --- libcuda: two devices, numbered the other way round than gpumemfs does when one is hidden */
 
-enum { OK, INVALID = 1, NO_MEMORY = 2, NO_CONTEXT = 201 };
+enum { OK, INVALID = 1, NO_MEMORY = 2, NO_CONTEXT = 201, NOT_FOUND = 500 };
 
 int cuInit(unsigned flags)
 {
@@ -507,6 +507,13 @@ int cuMemFree_v2(unsigned long long address)
 	free((void *)address);
 	fake_allocations--;
 	return OK;
+}
+
+/* Of no allocation, as for memory of the CPU. */
+int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned long long address)
+{
+	(void)base, (void)size, (void)address;
+	return context_depth ? NOT_FOUND : NO_CONTEXT;
 }
 
 int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, size_t size)
