@@ -240,16 +240,18 @@ static int malloc_open(struct device_map *map, const struct client_layout *layou
 /* After the end of the context that had it open. */
 static int malloc_renew(struct client_device_map *map, const struct client_layout *layout)
 {
-	struct device_map *state = map->state;
+	struct device_map *state = map->state, next = *state;
 	struct ipc_memory memory;
 
 	if (!client_layout_of_malloc(layout, &memory))
 		return client_fail(ESTALE, "the memory is no longer the other process's");
-	int rc = malloc_open(state, layout, &memory);
+	int rc = malloc_open(&next, layout, &memory);
 
-	if (rc == 0)
-		map->base = state->base;
-	return rc;
+	if (rc < 0)
+		return rc;
+	*state = next;
+	map->base = next.base;
+	return 0;
 }
 
 static int device_map_new(struct device_map *map, const struct client_layout *layout,
