@@ -38,11 +38,12 @@ def _range(array: Any) -> tuple[int, int]:
     return interface["data"][0], itemsize * math.prod(shape)
 
 
-def share_range(path: Any, address: int, size: int, array: Any, exclusive: bool, stays: bool) -> FileMemory:
+def share_range(path: Any, address: int, size: int, array: Any, exclusive: bool, stays: bool,
+                mode: int = 0o666) -> FileMemory:
     """The memory of a new file, which keeps the array: size bytes from a device address on."""
     name = _native.path_name(path)
     flags = (_EXCL if exclusive else 0) | (_STAYS if stays else 0)
-    memory = FileMemory(_native.library().gpumem_share(os.fsencode(name), address, size, 0o666, flags), name, os.O_RDWR)
+    memory = FileMemory(_native.library().gpumem_share(os.fsencode(name), address, size, mode, flags), name, os.O_RDWR)
     memory.shared = array
     return memory
 

@@ -28,7 +28,7 @@ class Queues(Case):
         super().setUp()
         (self.folder / "simulated").mkdir(exist_ok=True)
         for name, value in (("_folder_of_gpu", lambda device: os.fspath(self.folder / "simulated")), ("_SWEEP", 1000),
-                            ("_senders", _queues._Senders()), ("_kept", None)):
+                            ("_process", _queues._Process())):
             patch = unittest.mock.patch.object(_queues, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -36,10 +36,10 @@ class Queues(Case):
         self.addCleanup(self.close)
 
     def close(self):
-        _queues._kept = None
+        _queues._process.last = None
         gc.collect()
         for sender in self.senders:
-            for shared in sender.files:
+            for shared in sender.files.values():
                 shared.buffer.close()
 
     def names(self):
@@ -48,12 +48,12 @@ class Queues(Case):
 
     def sent(self, tensor):
         function, arguments = _queues.reduce(tensor)
-        self.senders[:1] = _queues._senders.by_device.values()
+        self.senders[:1] = _queues._process.senders_alive()
         return pickle.dumps((function, arguments))
 
     def elsewhere(self):
         """As in another process."""
-        _queues._senders = _queues._Senders()
+        _queues._process = _queues._Process()
         return self.senders[0]
 
     @staticmethod
@@ -76,12 +76,12 @@ class Queues(Case):
         gc.collect()
         self.assertEqual(self.names(), ["0", "0.2.received"])
         self.assertTrue(_queues._sweep(sender))
-        self.assertEqual(list(sender.files[0].storages), ["0.2"])
+        self.assertEqual([list(shared.messages) for shared in sender.files.values()], [["0.2"]])
         del turned
         gc.collect()
         self.assertEqual(self.names(), ["0"])
         self.assertFalse(_queues._sweep(sender))
-        self.assertEqual(sender.files, [])
+        self.assertEqual(sender.files, {})
 
     def test_a_file_for_an_allocation(self):
         allocation = torch.arange(1000)
@@ -114,14 +114,16 @@ class Queues(Case):
             deadline = time.monotonic() + 20
             while self.senders[0].files and time.monotonic() < deadline:
                 time.sleep(0.01)
-        self.assertEqual(self.senders[0].files, [])
+        self.assertEqual(self.senders[0].files, {})
 
     def test_a_killed_consumer(self):
         message = self.sent(torch.arange(3))
         sender = self.elsewhere()
         found = self.received(message)
-        for sharers, left in (([unittest.mock.Mock(access="rw")], True), ([unittest.mock.Mock(access="own")], False)):
-            with unittest.mock.patch.object(_queues._status, "sharers", lambda path: sharers), \
+        inode = next(iter(sender.files.values())).buffer._file().identity.inode
+        for access, left in (("rw", True), ("own", False)):
+            status = {"leases": [{"inode": inode, "access": access}]}
+            with unittest.mock.patch.object(_queues._status, "status", lambda path: status), \
                     unittest.mock.patch.object(_queues, "_DEAD_AFTER", -1):
                 _queues._sweep(sender)
                 self.assertEqual(_queues._sweep(sender), left)
@@ -129,7 +131,7 @@ class Queues(Case):
 
     def test_a_message_under_way_is_kept(self):
         self.sent(torch.arange(3))
-        with unittest.mock.patch.object(_queues._status, "sharers", lambda path: []), \
+        with unittest.mock.patch.object(_queues._status, "status", lambda path: {"leases": []}), \
                 unittest.mock.patch.object(_queues, "_DEAD_AFTER", -1):
             self.assertTrue(_queues._sweep(self.senders[0]))
         self.assertEqual(self.names(), ["0", "0.1"])
@@ -142,6 +144,60 @@ class Queues(Case):
         with self.assertRaises(OSError) as caught:
             self.received(message)
         self.assertEqual(caught.exception.errno, errno.ESTALE)
+
+    def test_a_resized_storage(self):
+        """The message under way is an error, and the file of the old memory is for no later message."""
+        tensor = torch.arange(1000)
+        message = self.sent(tensor)
+        _queues._tensors.storage_of(tensor).resize_(0)
+        _queues._sweep(self.senders[0])
+        self.assertEqual(self.names(), ["0"])
+        self.elsewhere()
+        with self.assertRaises(OSError) as caught:
+            self.received(message)
+        self.assertEqual(caught.exception.errno, errno.ESTALE)
+
+    def test_failures_of_a_sweep(self):
+        """They end neither the thread nor what is kept."""
+        self.sent(torch.arange(3))
+        sender = self.elsewhere()
+        with unittest.mock.patch.object(_queues, "_SWEEP", 0.01), \
+                unittest.mock.patch.object(_queues, "_names", side_effect=[OSError(errno.EMFILE, "no"), {}]):
+            _queues._sweep_until_empty(sender)
+        self.assertEqual((sender.files, sender.thread), ({}, False))
+
+    def test_a_folder_that_another_sender_removed(self):
+        self.received(self.sent(torch.arange(3)))
+        sender = self.senders[0]
+        folder = sender.folder
+        _queues._sweep(sender)
+        for name in self.names():
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+        self.assertEqual(self.received(self.sent(torch.arange(4))).tolist(), [0, 1, 2, 3])
+        self.assertNotEqual(sender.folder, folder)
+        self.assertEqual(os.stat(sender.folder).st_mode & 0o777, 0o700)
+
+    def test_places_that_programs_know(self):
+        """Programs put another device there."""
+        tensor = torch.arange(6).view(3, 2)[1:]
+        function, arguments = _queues.reduce(tensor)
+        self.senders[:1] = _queues._process.senders_alive()
+        self.assertEqual(arguments[:4] + arguments[5:6], (torch.Tensor, (2, 2), (2, 1), 2, torch.int64))
+        self.assertEqual(function(*arguments[:6], "GPU-0", *arguments[7:]).tolist(), [[2, 3], [4, 5]])
+
+    def test_a_fork_of_the_consumer(self):
+        message = self.sent(torch.arange(3))
+        self.elsewhere()
+        found = self.received(message)
+        pid = os.fork()
+        if pid == 0:
+            del found
+            gc.collect()
+            os._exit(0)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        self.assertEqual(self.names(), ["0", "0.1.received"])
+        self.assertEqual(found.tolist(), [0, 1, 2])
 
     def test_the_hook(self):
         """A failure is said once, and leaves the tensor to torch."""

@@ -13,7 +13,7 @@ from typing import Any
 from ._settings import say
 
 _failures = set[str]()
-_LASTING = (errno.ENOTSUP, errno.EPERM, errno.EACCES)  # no later tensor fares better
+_LASTING = (errno.EPERM, errno.EACCES)  # no later tensor fares better
 
 
 def _is_for_files(tensor: Any) -> bool:
@@ -32,7 +32,7 @@ class _Reducer:
 
     def _fail(self, error: Exception) -> None:
         """A line on stderr for each kind of failure. A program must not fail because of files."""
-        self.by_files = isinstance(error, OSError) and error.errno not in _LASTING
+        self.by_files = not isinstance(error, OSError) or error.errno not in _LASTING
         text = f"torch.multiprocessing passes tensors by CUDA's handles: {error}"
         if str(error).partition(":")[0] not in _failures:
             _failures.add(str(error).partition(":")[0])

@@ -4,7 +4,8 @@
 
 A process that sends has a hidden directory on the mount of each GPU, with a file for each allocation in which there are
 tensors for others. Each message has a name of its file: the consumer renames the name when it has mapped the file, and
-removes the name when its tensor is gone. The sender keeps a tensor's memory as long as a message of it has a name."""
+removes the name when its tensor is gone and its GPU has done the work that was begun. The sender keeps a tensor's memory
+as long as a message of it has a name."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import threading
 import time
 import weakref
 from multiprocessing import util
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
@@ -41,46 +42,66 @@ class _Range(NamedTuple):
         return self.begin <= other.begin and other.begin + other.size <= self.begin + self.size
 
 
+class _Message(NamedTuple):
+    """A tensor's storage that is kept for a message, and where its bytes were: a program may resize a storage."""
+
+    storage: Any
+    place: _Range
+
+    def is_in_place(self) -> bool:
+        return (self.storage.data_ptr(), self.storage.nbytes()) == self.place
+
+
 class _Shared:
-    """A file of memory that has tensors for others. storages: by the names of the messages."""
+    """A file of memory that has tensors for others. messages: by their names."""
 
     def __init__(self, memory: _Range, buffer: Buffer) -> None:
-        self.memory, self.buffer, self.storages = memory, buffer, dict[str, Any]()
+        self.memory, self.buffer, self.messages = memory, buffer, dict[str, _Message]()
+
+    def keeps_memory(self) -> bool:
+        """Whether a kept storage still keeps the allocation, so that the addresses have the file's memory."""
+        return any(message.is_in_place() for message in self.messages.values())
 
 
 class _Sender:
     """What this process has sent from a GPU. All members but the lock are under the lock."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder, self.lock, self.files, self.thread = folder, threading.Lock(), list[_Shared](), False
-        self.numbers, self.looked = itertools.count(), time.monotonic()
+    def __init__(self, parent: str) -> None:
+        self.parent, self.lock, self.thread = parent, threading.Lock(), False
+        self.files, self.numbers, self.looked = dict[_Range, _Shared](), itertools.count(), time.monotonic()
+        self.folder = _folder_new(parent)
 
-    def storage_of(self, inode: int, name: str) -> Optional[Any]:
+    def storage_of(self, name: str) -> Optional[Any]:
         """The storage of a message to this process itself."""
+        folder, last = os.path.split(name)
         with self.lock:
-            for shared in self.files:
-                if shared.buffer._file().identity.inode == inode:
-                    return shared.storages.get(os.path.basename(name))
+            for shared in self.files.values() if folder == self.folder else ():
+                if last in shared.messages:
+                    return shared.messages[last].storage
         return None
 
 
-class _Senders:
-    """Of this process, by device, and not those of the parent of a fork."""
+class _Process:
+    """Of this process, and not of the parent of a fork: what it sends, by device; the files it has received, by device
+    and inode; the last of them."""
 
     def __init__(self) -> None:
-        self.pid, self.lock, self.by_device = os.getpid(), threading.Lock(), dict[int, _Sender]()
+        self.pid, self.lock, self.senders = os.getpid(), threading.Lock(), dict[int, Union[_Sender, OSError]]()
+        self.received: weakref.WeakValueDictionary[tuple[int, int], FileMemory] = weakref.WeakValueDictionary()
+        self.last: Optional[FileMemory] = None
+
+    def senders_alive(self) -> list[_Sender]:
+        return [sender for sender in list(self.senders.values()) if isinstance(sender, _Sender)]
 
 
-_senders = _Senders()
-_received: weakref.WeakValueDictionary[int, FileMemory] = weakref.WeakValueDictionary()
-_kept: Optional[FileMemory] = None
+_process = _Process()
 
 
-def _own_senders() -> _Senders:
-    global _senders
-    if _senders.pid != os.getpid():
-        _senders = _Senders()
-    return _senders
+def _own() -> _Process:
+    global _process
+    if _process.pid != os.getpid():
+        _process = _Process()
+    return _process
 
 
 def _folder_of_gpu(device: int) -> str:
@@ -92,106 +113,140 @@ def _folder_of_gpu(device: int) -> str:
     raise OSError(errno.ENOTSUP, f"no mount of gpumemfs has the GPU {wanted}")
 
 
-def _folder_new(device: int) -> str:
-    parent = _folder_of_gpu(device)
-    for name in os.listdir(parent):
-        if name.startswith(_PREFIX):
-            with contextlib.suppress(OSError):  # of a sender that was killed, if it is empty
-                os.rmdir(os.path.join(parent, name))
-    return os.path.join(parent, _PREFIX + secrets.token_hex(8))
+def _folder_new(parent: str) -> str:
+    """Removes the folders of senders that were killed: the empty ones. All users may make names in the parent."""
+    for entry in os.scandir(parent):
+        if entry.name.startswith(_PREFIX):
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                    os.rmdir(entry.path)
+    folder = os.path.join(parent, _PREFIX + secrets.token_hex(8))
+    os.mkdir(folder, 0o700)
+    return folder
 
 
 def _sender_of(device: int) -> _Sender:
-    senders = _own_senders()
-    with senders.lock:
-        if device not in senders.by_device:
-            senders.by_device[device] = _Sender(_folder_new(device))
-        return senders.by_device[device]
+    """OSError: no mount has the GPU, which is not looked for again."""
+    own = _own()
+    with own.lock:
+        sender = own.senders.get(device)
+        if sender is None:
+            try:
+                sender = _Sender(_folder_of_gpu(device))
+            except OSError as error:
+                sender = error
+            own.senders[device] = sender
+    if isinstance(sender, OSError):
+        raise sender
+    return sender
 
 
 def _share(sender: _Sender, memory: _Range, storage: Any) -> _Shared:
-    os.makedirs(sender.folder, mode=0o700, exist_ok=True)
-    path = os.path.join(sender.folder, str(next(sender.numbers)))
-    shared = _Shared(memory, Buffer(share_range(path, *memory, storage, exclusive=True, stays=False)))
-    sender.files.append(shared)
+    """sender.lock is held."""
+    name = str(next(sender.numbers))
+
+    def share() -> FileMemory:
+        return share_range(os.path.join(sender.folder, name), *memory, storage, exclusive=True, stays=False, mode=0o600)
+    try:
+        file = share()
+    except FileNotFoundError:  # another sender has taken the empty folder for that of a killed one
+        sender.folder = _folder_new(sender.parent)
+        file = share()
+    shared = sender.files[memory] = _Shared(memory, Buffer(file))
     return shared
 
 
 def _shared_of(sender: _Sender, wanted: _Range, storage: Any) -> _Shared:
     """sender.lock is held. Only a file of a single allocation, which a kept tensor keeps, is for several tensors: of
     several allocations one could be freed, and its addresses get other memory."""
-    for shared in sender.files:
-        if shared.memory.has(wanted) and shared.storages:
-            return shared
     memory = wanted
     if storage.device.type == "cuda":
         allocation = _Range(*_cuda.allocation(wanted.begin))
         memory = allocation if allocation.has(wanted) else wanted
+    shared = sender.files.get(memory)
+    if shared is None:
+        return _share(sender, memory, storage)
+    if shared.keeps_memory():
+        return shared
+    sender.files[_Range(-1 - next(sender.numbers), 0)] = sender.files.pop(memory)  # for its messages alone
     return _share(sender, memory, storage)
 
 
-def _message_of(sender: _Sender, storage: Any) -> tuple[str, int, int]:
-    """A new name of the storage's file, the file's inode, and the place of the storage in the file."""
+def _message_of(sender: _Sender, storage: Any) -> tuple[str, int]:
+    """A new name of the storage's file, and the place of the storage in the file."""
     wanted = _Range(storage.data_ptr(), storage.nbytes())
     with sender.lock:
         shared = _shared_of(sender, wanted, storage)
         name = f"{os.path.basename(shared.buffer.path)}.{next(sender.numbers)}"
         path = os.path.join(sender.folder, name)
-        os.link(shared.buffer.path, path)
-        shared.storages[name] = storage
         if not sender.thread:
-            sender.thread = True
             threading.Thread(target=_sweep_until_empty, args=(sender,), name="gpumem-queues", daemon=True).start()
-    return path, shared.buffer._file().identity.inode, wanted.begin - shared.memory.begin
+            sender.thread = True
+        os.link(shared.buffer.path, path)
+        shared.messages[name] = _Message(storage, wanted)
+    return path, wanted.begin - shared.memory.begin
 
 
 def _names(sender: _Sender) -> dict[str, str]:
     """The names of messages as they were sent, and as they are."""
-    with contextlib.suppress(FileNotFoundError):
-        return {name[:-len(_RECEIVED)] if name.endswith(_RECEIVED) else name: name
-                for name in os.listdir(sender.folder) if "." in name}
-    return {}
+    return {name[:-len(_RECEIVED)] if name.endswith(_RECEIVED) else name: name
+            for name in os.listdir(sender.folder) if "." in name}
 
 
-def _dead_names(sender: _Sender, names: dict[str, str]) -> list[str]:
+def _mapped_inodes(sender: _Sender) -> set[int]:
+    """Of the files that processes beside their senders have mapped."""
+    return {lease["inode"] for lease in _status.status(sender.parent)["leases"] if lease["access"] != "own"}
+
+
+def _dead_names(sender: _Sender, names: dict[str, str], mapped: set[int]) -> list[str]:
     """Names that consumers have which do not live: of files that no process has mapped."""
-    found = []
-    for shared in sender.files:
-        received = [names[name] for name in shared.storages if names.get(name, "").endswith(_RECEIVED)]
-        if received and all(sharer.access == "own" for sharer in _status.sharers(shared.buffer.path)):
-            found += received
-    return found
+    return [names[name] for shared in sender.files.values() for name in shared.messages
+            if names.get(name, "").endswith(_RECEIVED) and shared.buffer._file().identity.inode not in mapped]
+
+
+def _wrong_names(sender: _Sender, names: dict[str, str]) -> list[str]:
+    """Messages under way whose storage was resized: the consumer gets an error, and not other bytes."""
+    return [name for shared in sender.files.values() for name, message in shared.messages.items()
+            if names.get(name) == name and not message.is_in_place()]
 
 
 def _sweep(sender: _Sender) -> bool:
-    """Gives up what no message needs any more. Whether files are left."""
+    """Gives up what no message needs any more. Whether files are left. OSError: what is left is not known."""
+    looks = time.monotonic() - sender.looked > _DEAD_AFTER
+    mapped = _mapped_inodes(sender) if looks else set()
     with sender.lock:
         names = _names(sender)
-        if time.monotonic() - sender.looked > _DEAD_AFTER:
+        gone = _wrong_names(sender, names)
+        if looks:
             sender.looked = time.monotonic()
+            gone += _dead_names(sender, names, mapped)
+        for name in gone:
             with contextlib.suppress(OSError):
-                for name in _dead_names(sender, names):
-                    os.unlink(os.path.join(sender.folder, name))
-        for shared in sender.files:
-            shared.storages = {name: storage for name, storage in shared.storages.items() if name in names}
-        ended = [shared for shared in sender.files if not shared.storages]
-        sender.files = [shared for shared in sender.files if shared.storages]
+                os.unlink(os.path.join(sender.folder, name))
+        for shared in sender.files.values():
+            shared.messages = {name: message for name, message in shared.messages.items() if name in names}
+        ended = [memory for memory, shared in sender.files.items() if not shared.messages]
+        buffers = [sender.files.pop(memory).buffer for memory in ended]
         sender.thread = bool(sender.files)
-    for shared in ended:
-        shared.buffer.close()
+    for buffer in buffers:
+        buffer.close()
     return sender.thread
 
 
 def _sweep_until_empty(sender: _Sender) -> None:
-    time.sleep(_SWEEP)
-    while _sweep(sender):
+    left = True
+    while left:
         time.sleep(_SWEEP)
+        with contextlib.suppress(Exception):  # a failure of the mount or of a limit, which may end
+            left = _sweep(sender)
 
 
 def _folders_remove() -> None:
     """At the end of the process, whose files end with it."""
-    for sender in _own_senders().by_device.values():
-        for shared in sender.files:
+    for sender in _own().senders_alive():
+        with sender.lock:
+            files, sender.files = sender.files, {}
+        for shared in files.values():
             shared.buffer.close()
         deadline = time.monotonic() + 1
         while os.path.isdir(sender.folder) and time.monotonic() < deadline:
@@ -201,7 +256,8 @@ def _folders_remove() -> None:
             time.sleep(0.005)
 
 
-util.Finalize(None, _folders_remove, exitpriority=0)  # also at the end of a child, which runs no atexit
+# After children were joined and queues have sent what they have; also in a child, which runs no atexit.
+util.Finalize(None, _folders_remove, exitpriority=-100)
 
 
 def reduce(tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
@@ -214,23 +270,34 @@ def reduce(tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
             message = _message_of(_sender_of(device.index), storage)
     else:
         message = _message_of(_sender_of(0), storage)
-    return rebuild, (*message, storage.nbytes(), type(tensor), tensor.dtype, tensor.storage_offset(), tuple(tensor.shape),
-                     tensor.stride(), tensor.requires_grad)
+    # In the places that torch's own function has, of which programs know the device's.
+    return rebuild, (type(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), None, tensor.dtype,
+                     device.index, message[0], storage.nbytes(), message[1], tensor.requires_grad)
 
 
-def _name_remove(name: str) -> None:
+def _name_remove(name: str, memory: FileMemory, pid: int) -> None:
+    """A program drops a tensor as soon as its last kernel was launched. A child of a fork does not have the tensor."""
+    if os.getpid() != pid:
+        return
+    with contextlib.suppress(Exception):
+        memory.wait()
     with contextlib.suppress(OSError):
         os.unlink(name)
 
 
-def _receive(name: str, inode: int) -> FileMemory:
-    global _kept
-    memory = _received.get(inode)
+def _receive(name: str) -> FileMemory:
+    own = _own()
+    try:
+        found = os.lstat(name)
+    except FileNotFoundError:
+        raise OSError(errno.ESTALE, "the process that sent the tensor has ended, or has resized it", name) from None
+    memory = own.received.get((found.st_dev, found.st_ino))
     if memory is None:
-        file = {"name": os.path.basename(name), "inode": inode}
-        memory = _received[inode] = _sets.buffer_open(os.path.dirname(name), file, "r+")._file()
+        file = {"name": os.path.basename(name), "inode": found.st_ino}
+        memory = _sets.buffer_open(os.path.dirname(name), file, "r+")._file()
+        own.received[found.st_dev, found.st_ino] = memory
         memory.dlpack_address()  # the lease, before the name says that there is one
-        _kept = memory if memory.size <= _KEPT_MAX else None
+        own.last = memory if memory.size <= _KEPT_MAX else None
     os.rename(name, name + _RECEIVED)
     return memory
 
@@ -242,22 +309,23 @@ class _Part:
         self.memory, self.size = memory, size
 
 
-def _storage(name: str, inode: int, begin: int, size: int) -> Any:
-    for sender in _own_senders().by_device.values():
-        storage = sender.storage_of(inode, name)
+def _storage(name: str, begin: int, size: int) -> Any:
+    for sender in _own().senders_alive():
+        storage = sender.storage_of(name)
         if storage is not None:
             os.unlink(name)
             return storage
-    memory = _receive(name, inode)
+    memory = _receive(name)
     part = _Part(memory, size)
-    weakref.finalize(part, _name_remove, name + _RECEIVED)
+    weakref.finalize(part, _name_remove, name + _RECEIVED, memory, os.getpid())
     return _tensors.storage_at(part, memory.dlpack_address() + begin, memory.dlpack_device())
 
 
-def rebuild(name: str, inode: int, begin: int, size: int, kind: Any, dtype: torch.dtype, offset: int,
-            shape: tuple[int, ...], strides: tuple[int, ...], requires_grad: bool) -> torch.Tensor:
-    """The tensor of a message. OSError with ESTALE: the process that sent it has ended."""
-    storage = _storage(name, inode, begin, size)
+def rebuild(kind: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, _: None, dtype: torch.dtype,
+            device: Any, name: str, size: int, begin: int, requires_grad: bool) -> torch.Tensor:
+    """The tensor of a message, on the GPU of its memory, whatever device says. OSError with ESTALE: the process that
+    sent it has ended."""
+    storage = _storage(name, begin, size)
     tensor = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, strides)
     if kind is torch.nn.parameter.Parameter:
         return torch.nn.parameter.Parameter(tensor, requires_grad=requires_grad)
