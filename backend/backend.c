@@ -160,10 +160,6 @@ static int chunk_make_on_disk(struct device *device, uint64_t bytes, int fd, str
 	return 0;
 }
 
-/* New memory, or the memory that fd refers to: of this daemon or an earlier one, or of another
- * program. */
-enum chunk_origin { CHUNK_NEW, CHUNK_OURS, CHUNK_FOREIGN, CHUNK_FOREIGN_LATER };
-
 static bool chunk_origin_is_foreign(enum chunk_origin origin)
 {
 	return origin == CHUNK_FOREIGN || origin == CHUNK_FOREIGN_LATER;
@@ -180,9 +176,7 @@ static int chunk_make_on_device(struct device *device, enum memory_place place, 
 	case CHUNK_OURS:
 		return ops->chunk_import(device, place, bytes, fd, chunk);
 	default:
-		return ops->chunk_import_foreign(
-		    device, bytes, fd,
-		    origin == CHUNK_FOREIGN ? CHUNK_IMPORT_NOW : CHUNK_IMPORT_LATER, chunk);
+		return ops->chunk_import_foreign(device, bytes, fd, origin, chunk);
 	}
 }
 
@@ -225,14 +219,12 @@ int chunk_import(struct device *device, enum memory_place place, uint64_t bytes,
 	return chunk_make(device, place, bytes, CHUNK_OURS, fd, chunk);
 }
 
-int chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			 enum chunk_import_time import_time, struct chunk **chunk)
+int chunk_import_foreign(struct device *device, uint64_t bytes, int fd, enum chunk_origin origin,
+			 struct chunk **chunk)
 {
 	if (!bytes || bytes % CHUNK_ALIGN || fd < 0)
 		return -EINVAL;
-	return chunk_make(device, PLACE_GPU, bytes,
-			  import_time == CHUNK_IMPORT_LATER ? CHUNK_FOREIGN_LATER : CHUNK_FOREIGN,
-			  fd, chunk);
+	return chunk_make(device, PLACE_GPU, bytes, origin, fd, chunk);
 }
 
 void chunk_free(struct chunk *chunk)

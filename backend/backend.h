@@ -95,9 +95,10 @@ enum map_policy { MAP_AUTO, MAP_PERSISTENT, MAP_TRANSIENT };
  * the fastest to the slowest. */
 enum memory_place { PLACE_GPU, PLACE_HOST, PLACE_DISK, PLACES };
 
-/* When memory that another program made is imported. LATER: at the first use of the chunk, for
- * memory that the daemon may never use: an import takes 70 us on an H200, whatever the size. */
-enum chunk_import_time { CHUNK_IMPORT_NOW, CHUNK_IMPORT_LATER };
+/* A chunk's memory: new, of this daemon or an earlier one, or of another program. LATER: imported
+ * at the first use of the chunk, for memory that the daemon may never use: an import takes 70 us on
+ * an H200, whatever the size. */
+enum chunk_origin { CHUNK_NEW, CHUNK_OURS, CHUNK_FOREIGN, CHUNK_FOREIGN_LATER };
 
 /* "gpu", "host", "disk": for texts and JSON. */
 const char *memory_place_name(enum memory_place place);
@@ -181,10 +182,11 @@ struct backend_ops {
 			    struct chunk **chunk);
 	/* As chunk_import for PLACE_GPU, but fd may be any descriptor. Succeeds only if fd is
 	 * memory of this device, of so many bytes, which the program that made fd cannot take away
-	 * or shorten. -EINVAL otherwise, and the device does not fail. CHUNK_IMPORT_LATER: may look
-	 * at fd at the first use of the chunk, which fails with -EIO then. NULL: never possible. */
+	 * or shorten. -EINVAL otherwise, and the device does not fail. CHUNK_FOREIGN_LATER: may
+	 * look at fd at the first use of the chunk, which fails with -EIO then. NULL: never
+	 * possible. */
 	int (*chunk_import_foreign)(struct device *device, uint64_t bytes, int fd,
-				    enum chunk_import_time import_time, struct chunk **chunk);
+				    enum chunk_origin origin, struct chunk **chunk);
 
 	int (*copier_new)(struct backend *backend, struct copier **copier);
 	void (*copier_free)(struct copier *copier);
@@ -273,7 +275,7 @@ int chunk_export(struct chunk *chunk, int *fd);
 int chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		 struct chunk **chunk);
 /* See backend_ops.chunk_import_foreign. -ENOTSUP: this provider cannot. */
-int chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			 enum chunk_import_time import_time, struct chunk **chunk);
+int chunk_import_foreign(struct device *device, uint64_t bytes, int fd, enum chunk_origin origin,
+			 struct chunk **chunk);
 
 #endif

@@ -405,9 +405,9 @@ int pool_adopt(struct pool *pool, struct chunk *chunk, enum pool_adopted kind)
 
 /* With an id, as each chunk of a watched pool. */
 static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd,
-				enum chunk_import_time import_time, struct chunk **chunk)
+				enum chunk_origin origin, struct chunk **chunk)
 {
-	int rc = chunk_import_foreign(pool->device, bytes, *fd, import_time, chunk);
+	int rc = chunk_import_foreign(pool->device, bytes, *fd, origin, chunk);
 
 	if (rc < 0)
 		return rc;
@@ -418,15 +418,15 @@ static int chunk_import_watched(struct pool *pool, uint64_t bytes, int *fd,
 	return rc;
 }
 
-int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd,
-			enum chunk_import_time import_time, struct span *span)
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd, enum chunk_origin origin,
+			struct span *span)
 {
 	struct chunk *chunk;
 	int rc = bytes_reserve(pool, bytes, POOL_ORDINARY);
 
 	if (rc < 0)
 		return rc;
-	rc = chunk_import_watched(pool, bytes, fd, import_time, &chunk);
+	rc = chunk_import_watched(pool, bytes, fd, origin, &chunk);
 	if (rc < 0) {
 		bytes_return(pool, bytes);
 		return rc;

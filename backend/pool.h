@@ -115,8 +115,8 @@ int pool_adopt_block(struct pool *pool, const struct span *span);
 /* Takes a chunk of chunk_import_foreign as a span, within the limits: 0, -ENOSPC, or an error of
  * the import. *fd becomes -1 when it is the chunk's, which a failure may have freed again. Any
  * thread. */
-int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd,
-			enum chunk_import_time import_time, struct span *span);
+int pool_import_foreign(struct pool *pool, uint64_t bytes, int *fd, enum chunk_origin origin,
+			struct span *span);
 
 /* Ends the count of a freed chunk in state CHUNK_HELD. */
 void pool_held_end(struct pool *pool, uint64_t bytes);

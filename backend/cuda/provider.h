@@ -147,8 +147,8 @@ int cuda_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 void cuda_chunk_free(struct chunk *chunk);
 int cuda_chunk_export(struct chunk *chunk, int *fd);
 int cuda_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			      enum chunk_import_time import_time, struct chunk **chunk);
-/* Imports a chunk of CHUNK_IMPORT_LATER that is used for the first time, and makes the context of
+			      enum chunk_origin origin, struct chunk **chunk);
+/* Imports a chunk of CHUNK_FOREIGN_LATER that is used for the first time, and makes the context of
  * its device current to this thread: 0, -ENOMEM, or -EIO: fd was no memory of this device, or
  * another error, which is logged. Under copier->lock, or where the device is not reset. */
 int cuda_chunk_need(struct cuda_chunk *chunk);

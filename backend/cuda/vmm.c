@@ -222,19 +222,15 @@ static int memory_import_foreign(struct cuda_device *device, int fd,
 	return -EINVAL;
 }
 
-static int chunk_import_mapped(struct cuda_device *device, struct cuda_chunk *chunk, int fd,
-			       int (*import)(struct cuda_device *device, int fd,
-					     gm_CUmemGenericAllocationHandle *handle))
+/* On failure the handle is released. */
+static int chunk_map_or_release(struct cuda_device *device, struct cuda_chunk *chunk,
+				gm_CUmemGenericAllocationHandle handle)
 {
-	int rc = import(device, fd, &chunk->handle);
+	chunk->handle = handle;
+	int rc = chunk_map(device, chunk);
 
 	if (rc < 0) {
-		chunk->handle = 0;
-		return rc;
-	}
-	rc = chunk_map(device, chunk);
-	if (rc < 0) {
-		device->cuda->cu.cuMemRelease(chunk->handle);
+		device->cuda->cu.cuMemRelease(handle);
 		chunk->handle = 0;
 	}
 	return rc;
@@ -242,37 +238,40 @@ static int chunk_import_mapped(struct cuda_device *device, struct cuda_chunk *ch
 
 static int chunk_import_foreign_now(struct cuda_device *device, struct cuda_chunk *chunk, int fd)
 {
+	gm_CUmemGenericAllocationHandle handle = 0;
 	gm_CUdeviceptr address;
 	int rc = cuda_ipc_open(device, fd, chunk->base.bytes, &address, &chunk->usable);
 
-	if (rc == -ENOENT)
-		return chunk_import_mapped(device, chunk, fd, memory_import_foreign);
+	if (rc == -ENOENT) {
+		rc = memory_import_foreign(device, fd, &handle);
+		return rc < 0 ? rc : chunk_map_or_release(device, chunk, handle);
+	}
 	if (rc == 0)
 		atomic_store_explicit(&chunk->address, address, memory_order_release);
 	return rc;
 }
 
-static int chunk_create(struct cuda_device *device, struct cuda_chunk *chunk)
+static int chunk_fill(struct cuda_device *device, struct cuda_chunk *chunk,
+		      enum chunk_origin origin, int fd)
 {
-	int rc = memory_create(device, chunk->base.place, chunk->base.bytes, &chunk->handle);
+	gm_CUmemGenericAllocationHandle handle = 0;
 
-	if (rc < 0)
-		return rc;
-	rc = chunk_map(device, chunk);
-	if (rc < 0)
-		device->cuda->cu.cuMemRelease(chunk->handle);
-	return rc;
+	if (origin == CHUNK_FOREIGN_LATER)
+		return 0;
+	int rc = cuda_context_use(device);
+
+	if (rc == 0 && origin == CHUNK_FOREIGN)
+		return chunk_import_foreign_now(device, chunk, fd);
+	if (rc == 0)
+		rc = origin == CHUNK_NEW
+			 ? memory_create(device, chunk->base.place, chunk->base.bytes, &handle)
+			 : memory_import(device, fd, &handle);
+	return rc < 0 ? rc : chunk_map_or_release(device, chunk, handle);
 }
 
-/* A chunk's memory: new, or that of a descriptor, made by gpumemfs or by any program. */
-enum memory_origin { MEMORY_FRESH, MEMORY_OURS, MEMORY_FOREIGN, MEMORY_FOREIGN_LATER };
-
 static int chunk_make(struct cuda_device *device, enum memory_place place, uint64_t bytes,
-		      enum memory_origin origin, int fd, struct chunk **chunk)
+		      enum chunk_origin origin, int fd, struct chunk **chunk)
 {
-	int rc = origin == MEMORY_FOREIGN_LATER ? 0 : cuda_context_use(device);
-	if (rc < 0)
-		return rc;
 	AUTO_FREE struct cuda_chunk *new_chunk = calloc(1, sizeof(*new_chunk));
 	if (!new_chunk)
 		return -ENOMEM;
@@ -280,12 +279,7 @@ static int chunk_make(struct cuda_device *device, enum memory_place place, uint6
 	new_chunk->base.bytes = bytes;
 	new_chunk->base.place = place;
 	atomic_init(&new_chunk->exported, fd);
-	if (origin == MEMORY_FRESH)
-		rc = chunk_create(device, new_chunk);
-	else if (origin == MEMORY_FOREIGN)
-		rc = chunk_import_foreign_now(device, new_chunk, fd);
-	else if (origin == MEMORY_OURS)
-		rc = chunk_import_mapped(device, new_chunk, fd, memory_import);
+	int rc = chunk_fill(device, new_chunk, origin, fd);
 	if (rc < 0)
 		return rc;
 	*chunk = &new_chunk->base;
@@ -299,7 +293,7 @@ int cuda_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
 	struct cuda_device *device = cuda_device(base);
 
 	cuda_hold(device);
-	int rc = chunk_make(device, place, bytes, MEMORY_FRESH, -1, chunk);
+	int rc = chunk_make(device, place, bytes, CHUNK_NEW, -1, chunk);
 	if (rc < 0)
 		cuda_drop(device);
 	return rc;
@@ -307,7 +301,7 @@ int cuda_chunk_new(struct device *base, enum memory_place place, uint64_t bytes,
 
 /* An imported chunk has no exportable handle: its descriptor is kept even beyond the limit. */
 static int chunk_import_any(struct device *base, enum memory_place place, uint64_t bytes,
-			    enum memory_origin origin, int fd, struct chunk **chunk)
+			    enum chunk_origin origin, int fd, struct chunk **chunk)
 {
 	struct cuda_device *device = cuda_device(base);
 
@@ -323,16 +317,14 @@ static int chunk_import_any(struct device *base, enum memory_place place, uint64
 int cuda_chunk_import(struct device *base, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk)
 {
-	return chunk_import_any(base, place, bytes, MEMORY_OURS, fd, chunk);
+	return chunk_import_any(base, place, bytes, CHUNK_OURS, fd, chunk);
 }
 
 /* The driver maps memory as a whole only, so cuMemMap refuses another size. */
-int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd,
-			      enum chunk_import_time import_time, struct chunk **chunk)
+int cuda_chunk_import_foreign(struct device *base, uint64_t bytes, int fd, enum chunk_origin origin,
+			      struct chunk **chunk)
 {
-	int rc = chunk_import_any(
-	    base, PLACE_GPU, bytes,
-	    import_time == CHUNK_IMPORT_LATER ? MEMORY_FOREIGN_LATER : MEMORY_FOREIGN, fd, chunk);
+	int rc = chunk_import_any(base, PLACE_GPU, bytes, origin, fd, chunk);
 
 	return rc == -ENOTSUP ? -EINVAL : rc;
 }

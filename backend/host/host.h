@@ -35,7 +35,7 @@ int host_chunk_new(struct device *device, enum memory_place place, uint64_t byte
 void host_chunk_free(struct chunk *chunk);
 int host_chunk_export(struct chunk *chunk, int *fd);
 int host_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			      enum chunk_import_time import_time, struct chunk **chunk);
+			      enum chunk_origin origin, struct chunk **chunk);
 int host_chunk_import(struct device *device, enum memory_place place, uint64_t bytes, int fd,
 		      struct chunk **chunk);
 int host_bar_map(struct chunk *chunk, void **address);

@@ -136,9 +136,9 @@ int host_chunk_import(struct device *device, enum memory_place place, uint64_t b
 
 /* Without the seal, the program could shorten the memfd. */
 int host_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
-			      enum chunk_import_time import_time, struct chunk **chunk)
+			      enum chunk_origin origin, struct chunk **chunk)
 {
-	(void)import_time;
+	(void)origin;
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 

@@ -100,7 +100,7 @@ static int chunk_take(struct restore *restore, struct volume *volume, uint64_t n
 	if (fd < 0)
 		return fd;
 	int rc = journal_chunk_is_foreign(number)
-		     ? chunk_import_foreign(volume->device, bytes, fd, CHUNK_IMPORT_LATER, chunk)
+		     ? chunk_import_foreign(volume->device, bytes, fd, CHUNK_FOREIGN_LATER, chunk)
 		     : chunk_import(volume->device, place,
 				    kind == POOL_SHARED ? CHUNK_ALIGN : bytes, fd, chunk);
 

@@ -27,8 +27,7 @@ static bool adoption_is_possible(const struct file_adoption *from)
 
 /* Imports a piece, with its charges. */
 static int piece_take(const struct file_call *call, const struct volume *volume,
-		      struct file_piece *piece, enum chunk_import_time import_time,
-		      struct span *span)
+		      struct file_piece *piece, enum chunk_origin origin, struct span *span)
 {
 	int rc = file_charge(call, (int64_t)piece->bytes);
 
@@ -36,7 +35,7 @@ static int piece_take(const struct file_call *call, const struct volume *volume,
 		return rc;
 	rc = file_charge_place(call, PLACE_GPU, (int64_t)piece->bytes);
 	if (rc == 0) {
-		rc = pool_import_foreign(volume->pool, piece->bytes, &piece->fd, import_time, span);
+		rc = pool_import_foreign(volume->pool, piece->bytes, &piece->fd, origin, span);
 		if (rc == 0)
 			return 0;
 		file_charge_place(call, PLACE_GPU, -(int64_t)piece->bytes);
@@ -66,7 +65,7 @@ static int pieces_take(const struct file_call *call, const struct volume *volume
 		struct span span;
 
 		rc = piece_take(call, volume, &from->pieces[i],
-				from->later ? CHUNK_IMPORT_LATER : CHUNK_IMPORT_NOW, &span);
+				from->later ? CHUNK_FOREIGN_LATER : CHUNK_FOREIGN, &span);
 		if (rc < 0)
 			break;
 		struct extent extent = piece_extent(from, &span, offset);

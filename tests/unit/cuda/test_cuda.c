@@ -292,7 +292,7 @@ static struct chunk *imported_later(uint64_t bytes, int fd)
 	struct chunk *chunk;
 
 	ck_assert_int_eq(
-	    chunk_import_foreign(backend->devices[0], bytes, fd, CHUNK_IMPORT_LATER, &chunk), 0);
+	    chunk_import_foreign(backend->devices[0], bytes, fd, CHUNK_FOREIGN_LATER, &chunk), 0);
 	return chunk;
 }
 

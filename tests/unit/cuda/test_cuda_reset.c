@@ -283,7 +283,7 @@ static struct chunk *imported_later(struct chunk *from)
 
 	ck_assert_int_eq(chunk_export(from, &fd), 0);
 	ck_assert_int_eq(
-	    chunk_import_foreign(from->device, from->bytes, fd, CHUNK_IMPORT_LATER, &later), 0);
+	    chunk_import_foreign(from->device, from->bytes, fd, CHUNK_FOREIGN_LATER, &later), 0);
 	return later;
 }
 
