@@ -313,10 +313,10 @@ int cuda_device_map(struct client_device_map *map, const struct client_layout *l
 		return rc;
 	struct device_map *state = map->state;
 
-	if (state && state->opened && !malloc_is_open(state))
-		return malloc_renew(map, layout);
-	return map->state ? devices_add(map->state, layout, devices)
-			  : device_map_create(map, layout, cuda, devices);
+	if (!state)
+		return device_map_create(map, layout, cuda, devices);
+	return state->opened && !malloc_is_open(state) ? malloc_renew(map, layout)
+						       : devices_add(state, layout, devices);
 }
 
 int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout)
@@ -338,11 +338,12 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 	const struct client_cuda *cuda = state->head.cuda;
 
 	int rc = state->opened ? malloc_close(state) : chunks_unmap(state, layout, 0);
-	int freed = state->opened
-			? 0
-			: client_cuda_gave_back(
-			      cuda, cuda->cu.cuMemAddressFree(state->base, state->reserved),
-			      "cuMemAddressFree");
+	int freed = 0;
+
+	if (!state->opened)
+		freed = client_cuda_gave_back(
+		    cuda, cuda->cu.cuMemAddressFree(state->base, state->reserved),
+		    "cuMemAddressFree");
 	free(state);
 	*map = (struct client_device_map){0};
 	return rc < 0 ? rc : freed;
@@ -351,7 +352,6 @@ int cuda_device_unmap(struct client_device_map *map, const struct client_layout 
 int cuda_device_park(struct client_device_map *map, const struct client_layout *layout)
 {
 	struct device_map *state = map->state;
-
 	int rc = chunks_unmap(state, layout, 0);
 
 	state->mapped = map->mapped = 0;

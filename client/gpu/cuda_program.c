@@ -48,17 +48,14 @@ static int piece_export(const struct client_cuda *cuda, gm_CUdeviceptr base, uin
 			struct client_pieces *pieces, int *fd)
 {
 	gm_CUmemGenericAllocationHandle handle = 0;
-	void *at = (void *)(uintptr_t)base;
-	bool mapped = cuda->cuMemRetainAllocationHandle(&handle, at) == GM_CUDA_SUCCESS;
 
-	if (mapped && !pieces->of_malloc) {
+	if (!pieces->of_malloc && cuda->cuMemRetainAllocationHandle(
+				      &handle, (void *)(uintptr_t)base) == GM_CUDA_SUCCESS) {
 		int rc = handle_export(cuda, handle, fd);
 
 		cuda->cu.cuMemRelease(handle);
 		return rc;
 	}
-	if (mapped)
-		cuda->cu.cuMemRelease(handle);
 	if (pieces->n)
 		return client_fail(ENOTSUP, "the range is of several allocations of cudaMalloc: "
 					    "share each as a file of its own");
