@@ -135,15 +135,15 @@ int fdstore_hold(struct fdstore *fdstore, uint64_t id, int fd)
 	if (error)
 		return error == -EMFILE ? fdstore_refuse(fdstore) : error;
 	error = fdstore_send_hold(fdstore, id, fd);
-	if (error)
+	if (error) {
 		fd_table_drop(&fdstore->held, id);
-	else
-		fdstore->full = false;
-	if (!error)
-		/* A message that the keeper has not read is lost when keeper and daemon are killed
-		 * together; the service manager's copy is not. */
-		store_add(id, fd);
-	return error;
+		return error;
+	}
+	fdstore->full = false;
+	/* A message that the keeper has not read is lost when keeper and daemon are killed
+	 * together; the service manager's copy is not. */
+	store_add(id, fd);
+	return 0;
 }
 
 void fdstore_drop(struct fdstore *fdstore, uint64_t id)
