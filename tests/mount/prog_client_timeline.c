@@ -234,6 +234,24 @@ static void stays_where_it_is(void)
 	CHECK(!exists("../timeline"));
 }
 
+/* A stream signals the process's own timeline and waits for the other, in turns. */
+static void turns_take(gpumem_timeline *own, gpumem_timeline *other, bool begins)
+{
+	gm_CUstream stream;
+
+	MUST(cuStreamCreate(&stream, 1));
+	for (uint64_t value = 1; value <= 20; value++) {
+		if (begins)
+			GOOD(gpumem_timeline_signal(own, 0, stream, value));
+		GOOD(gpumem_timeline_wait(other, 0, stream, value));
+		if (!begins)
+			GOOD(gpumem_timeline_signal(own, 0, stream, value));
+	}
+	MUST(cuStreamSynchronize(stream));
+	EQUAL(value_of(begins ? other : own, 0), 20);
+	MUST(cuStreamDestroy(stream));
+}
+
 static void stream_and_signal(void)
 {
 	use_gpu();
@@ -241,16 +259,8 @@ static void stream_and_signal(void)
 
 	await_name();
 	gpumem_timeline *timeline = opened("timeline");
-	gm_CUstream stream;
 
-	MUST(cuStreamCreate(&stream, 1));
-	for (uint64_t value = 1; value <= 20; value++) {
-		GOOD(gpumem_timeline_wait(timeline, 0, stream, value));
-		GOOD(gpumem_timeline_signal(mine, 0, stream, value));
-	}
-	MUST(cuStreamSynchronize(stream));
-	EQUAL(value_of(mine, 0), 20);
-	MUST(cuStreamDestroy(stream));
+	turns_take(mine, timeline, false);
 	AWAIT(exists("seen"));
 	GOOD(gpumem_timeline_close(timeline));
 	GOOD(gpumem_timeline_close(mine));
@@ -268,17 +278,9 @@ static void between_streams(void)
 
 	AWAIT(exists("mine"));
 	gpumem_timeline *theirs = opened("mine");
-	gm_CUstream stream;
 
-	MUST(cuStreamCreate(&stream, 1));
-	for (uint64_t value = 1; value <= 20; value++) {
-		GOOD(gpumem_timeline_signal(timeline, 0, stream, value));
-		GOOD(gpumem_timeline_wait(theirs, 0, stream, value));
-	}
-	MUST(cuStreamSynchronize(stream));
-	EQUAL(value_of(theirs, 0), 20);
+	turns_take(timeline, theirs, true);
 	GOOD(gpumem_timeline_check(theirs));
-	MUST(cuStreamDestroy(stream));
 	OK(close(new_file("seen")));
 	child_end(pid);
 	GOOD(gpumem_timeline_close(theirs));
