@@ -41,8 +41,9 @@ def is_mappable(memory: FileMemory) -> bool:
 
 
 def storage_at(memory: Any, address: int, device: tuple[int, int]) -> Any:
-    """A storage of memory.size bytes from an address on, which keeps the memory alive. Neither legacy DLPack nor torch can say that memory is read-only, so the caller must not offer read-only memory of
-    the CPU: a write would end the process."""
+    """A storage of memory.size bytes from an address on, which keeps the memory alive. Neither legacy DLPack nor torch can
+    say that memory is read-only, so the caller must not offer read-only memory of the CPU: a write would end the
+    process."""
     capsule = _dlpack.capsule(memory, address, device, UINT8, (memory.size,), None)
     return storage_of(torch.utils.dlpack.from_dlpack(capsule))
 
