@@ -140,6 +140,9 @@ static void serving_died(struct keeper *keeper)
 		;
 	old_daemon.ended = keeper->serving.ended;
 	old_daemon.ready = keeper->serving.ready;
+	/* A process that the daemon was starting has the line, too, until its exec. */
+	if (keeper->serving.ipc >= 0)
+		keeper->seen_us = clock_us();
 
 	int status = child_reap(&keeper->serving);
 
