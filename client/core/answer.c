@@ -222,8 +222,9 @@ static int layout_add_chunks(struct client_packet *packet, struct client_layout 
 	layout->skip = packet_skip(message, layout);
 	for (uint32_t i = 0; i < message->n_chunks; i++)
 		chunks[layout->n_chunks + i] =
-		    (struct client_chunk){message->chunks[i].offset + layout->skip,
-					  message->chunks[i].bytes, packet->fds[i]};
+		    (struct client_chunk){.offset = message->chunks[i].offset + layout->skip,
+					  .bytes = message->chunks[i].bytes,
+					  .fd = packet->fds[i]};
 	packet->n_fds = 0;
 	layout->chunks = chunks;
 	layout->n_chunks = (uint32_t)n;

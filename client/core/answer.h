@@ -21,6 +21,7 @@ struct client_chunk {
 	uint64_t offset; /* in the chunks together */
 	uint64_t bytes;
 	int fd;
+	uint64_t imported; /* the vendor's handle, of device_prepare; 0: none */
 };
 
 /* The memory that a lease covers. */

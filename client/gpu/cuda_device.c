@@ -53,22 +53,40 @@ static int access_grant(const struct device_map *map, const struct client_layout
 	    "cuMemSetAccess");
 }
 
-static int chunk_import(const struct device_map *map, const struct client_chunk *chunk)
+static int chunk_import(const struct client_cuda *cuda, struct client_chunk *chunk)
 {
-	const struct client_cuda *cuda = map->head.cuda;
 	gm_CUmemGenericAllocationHandle handle;
 
+	if (chunk->imported)
+		return 0;
 	int rc = client_cuda_result(
 	    cuda,
 	    cuda->cu.cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)chunk->fd,
 						    GM_CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 	    "cuMemImportFromShareableHandle");
+	if (rc == 0)
+		chunk->imported = handle;
+	return rc;
+}
+
+static void chunk_release(const struct client_cuda *cuda, struct client_chunk *chunk)
+{
+	if (chunk->imported)
+		cuda->cu.cuMemRelease(chunk->imported);
+	chunk->imported = 0;
+}
+
+static int chunk_map(const struct device_map *map, struct client_chunk *chunk)
+{
+	const struct client_cuda *cuda = map->head.cuda;
+	int rc = chunk_import(cuda, chunk);
+
 	if (rc < 0)
 		return rc;
 	rc = client_cuda_result(
-	    cuda, cuda->cu.cuMemMap(map->base + chunk->offset, chunk->bytes, 0, handle, 0),
+	    cuda, cuda->cu.cuMemMap(map->base + chunk->offset, chunk->bytes, 0, chunk->imported, 0),
 	    "cuMemMap");
-	cuda->cu.cuMemRelease(handle); /* the mapping keeps the memory */
+	chunk_release(cuda, chunk); /* the mapping keeps the memory */
 	return rc;
 }
 
@@ -96,7 +114,7 @@ static int chunks_map(struct device_map *map, const struct client_layout *layout
 	int rc = 0;
 
 	while (rc == 0 && map->n_chunks < layout->n_chunks) {
-		rc = chunk_import(map, &layout->chunks[map->n_chunks]);
+		rc = chunk_map(map, &layout->chunks[map->n_chunks]);
 		if (rc == 0)
 			map->n_chunks++;
 	}
@@ -355,5 +373,25 @@ int cuda_device_park(struct client_device_map *map, const struct client_layout *
 	int rc = chunks_unmap(state, layout, 0);
 
 	state->mapped = map->mapped = 0;
+	return rc;
+}
+
+void cuda_device_cancel(const struct client_device_map *map, const struct client_layout *layout)
+{
+	const struct device_map *state = map->state;
+
+	for (uint32_t i = 0; i < layout->n_chunks; i++)
+		chunk_release(state->head.cuda, &layout->chunks[i]);
+}
+
+int cuda_device_prepare(const struct client_device_map *map, const struct client_layout *layout)
+{
+	const struct device_map *state = map->state;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < layout->n_chunks; i++)
+		rc = chunk_import(state->head.cuda, &layout->chunks[i]);
+	if (rc < 0)
+		cuda_device_cancel(map, layout);
 	return rc;
 }

@@ -17,6 +17,8 @@ struct cuda_map {
 int cuda_device_map(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_extend(struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_unmap(struct client_device_map *map, const struct client_layout *layout);
+int cuda_device_prepare(const struct client_device_map *map, const struct client_layout *layout);
+void cuda_device_cancel(const struct client_device_map *map, const struct client_layout *layout);
 int cuda_device_park(struct client_device_map *map, const struct client_layout *layout);
 
 /* cuda_copy.c */

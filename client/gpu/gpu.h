@@ -43,6 +43,13 @@ struct client_gpu_ops {
 	/* The map is empty afterwards, also after an error. */
 	int (*device_unmap)(struct client_device_map *map, const struct client_layout *layout);
 
+	/* Imports the chunks of a layout that device_extend will map into this map, which takes
+	 * most of its time; device_cancel undoes that. NULL: there is nothing to prepare. */
+	int (*device_prepare)(const struct client_device_map *map,
+			      const struct client_layout *layout);
+	void (*device_cancel)(const struct client_device_map *map,
+			      const struct client_layout *layout);
+
 	/* Unmaps the chunks of the layout, and keeps the addresses for device_extend. NULL: a map
 	 * cannot be made again at its addresses. */
 	int (*device_park)(struct client_device_map *map, const struct client_layout *layout);
