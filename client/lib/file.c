@@ -16,6 +16,8 @@
 #include "client/core/process.h"
 #include "common/cleanup.h"
 
+#define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC | GPUMEM_OPEN_TIMED)
+
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t visit_ended = PTHREAD_COND_INITIALIZER;
 static struct gpumem *open_files; /* under list_lock */
@@ -95,6 +97,38 @@ static int file_new(int fd, enum client_fd kind, int flags, int lease_from,
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file)
 {
 	return file_new(fd, kind, flags, lease_from, NULL, file);
+}
+
+int client_file_check(int fd)
+{
+	struct statx st;
+
+	/* The type never changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+		return client_fail(errno, "%s", strerror(errno));
+	if (S_ISDIR(st.stx_mode))
+		return client_fail(EISDIR, "this is a directory");
+	if (!S_ISREG(st.stx_mode))
+		return client_fail(EINVAL, "it is no regular file");
+	return 0;
+}
+
+int client_file_open(const char *path, int flags, struct gpumem **file)
+{
+	int mode = flags & O_ACCMODE;
+
+	if (flags & ~KNOWN_OPEN_FLAGS || (mode != O_RDONLY && mode != O_RDWR))
+		return client_fail(EINVAL, "flags are O_RDONLY or O_RDWR");
+	/* O_NONBLOCK: open(2) must not wait for the other end of a FIFO. */
+	int fd = open(path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return client_fail(errno, "%s: %s", path, strerror(errno));
+	int rc = client_file_check(fd);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	return client_file_new(fd, CLIENT_FD_OPEN, mode | (flags & CLIENT_LEASE_TIMED), fd, file);
 }
 
 int client_file_new_adopted(int fd, const struct client_adoption *from, struct gpumem **file)

@@ -53,6 +53,10 @@ struct gpumem {
 	uint64_t size_min; /* bytes that the file must still have after parking: an arena's */
 };
 
+/* 0 for regular files: an ioctl may have effects on others. */
+int client_file_check(int fd);
+/* gpumem_open, but for the notices. 0 or -errno. */
+int client_file_open(const char *path, int flags, struct gpumem **file);
 /* Makes a file with a lease. The file owns fd, and a failed call closes fd. 0 or -errno. */
 int client_file_new(int fd, enum client_fd kind, int flags, int lease_from, struct gpumem **file);
 /* As client_file_new for an empty file that is open for reading and writing, and gets this memory

@@ -23,47 +23,13 @@
 #include "client/lib/safe_point.h"
 #include "common/cleanup.h"
 
-#define KNOWN_OPEN_FLAGS (O_ACCMODE | O_CLOEXEC | GPUMEM_OPEN_TIMED)
-#define INFO_BYTES_MIN	 (offsetof(struct gpumem_info, bytes) + sizeof(size_t))
+#define INFO_BYTES_MIN (offsetof(struct gpumem_info, bytes) + sizeof(size_t))
 
 _Static_assert((int)GPUMEM_FILE_DEVICE == (int)GPUMEM_KIND_DEVICE &&
 		   (int)GPUMEM_FILE_HOST == (int)GPUMEM_KIND_HOST &&
 		   (int)GPUMEM_FILE_SIMULATED == (int)GPUMEM_KIND_MEMFD &&
 		   (int)GPUMEM_FILE_VULKAN == (int)GPUMEM_KIND_VULKAN,
 	       "kinds are those of the protocol");
-
-/* Only regular files: an ioctl may have effects on other files. */
-static int file_check(int fd)
-{
-	struct statx st;
-
-	/* The type never changes: AT_STATX_DONT_SYNC saves a request to the daemon. */
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
-		return client_fail(errno, "%s", strerror(errno));
-	if (S_ISDIR(st.stx_mode))
-		return client_fail(EISDIR, "this is a directory");
-	if (!S_ISREG(st.stx_mode))
-		return client_fail(EINVAL, "it is no regular file");
-	return 0;
-}
-
-static int file_open_path(const char *path, int flags, struct gpumem **file)
-{
-	int mode = flags & O_ACCMODE;
-
-	if (flags & ~KNOWN_OPEN_FLAGS || (mode != O_RDONLY && mode != O_RDWR))
-		return client_fail(EINVAL, "flags are O_RDONLY or O_RDWR");
-	/* O_NONBLOCK: open(2) must not wait for the other end of a FIFO. */
-	int fd = open(path, mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (fd < 0)
-		return client_fail(errno, "%s: %s", path, strerror(errno));
-	int rc = file_check(fd);
-	if (rc < 0) {
-		close(fd);
-		return rc;
-	}
-	return client_file_new(fd, CLIENT_FD_OPEN, mode | (flags & CLIENT_LEASE_TIMED), fd, file);
-}
 
 /* What the functions that open files return. */
 static gpumem *file_opened(int rc, struct gpumem *file)
@@ -79,7 +45,7 @@ gpumem *gpumem_open(const char *path, int flags)
 	struct gpumem *file = NULL;
 
 	CLIENT_CALL();
-	int rc = file_open_path(path, flags, &file);
+	int rc = client_file_open(path, flags, &file);
 
 	return file_opened(rc, file);
 }
@@ -107,7 +73,7 @@ static int file_drop_leases(const char *path, uint64_t *leases)
 
 	if (fd < 0)
 		return client_fail(errno, "%s: %s", path, strerror(errno));
-	int rc = file_check(fd);
+	int rc = client_file_check(fd);
 
 	return rc < 0 ? rc : client_drop_leases(fd, leases);
 }
@@ -139,7 +105,7 @@ static int file_open_descriptor(int fd, struct gpumem **file)
 		return client_fail(errno, "%s", strerror(errno));
 	if (flags & O_PATH || (flags & O_ACCMODE) == O_WRONLY)
 		return client_fail(EBADF, "the descriptor is not open for reading");
-	int rc = file_check(fd);
+	int rc = client_file_check(fd);
 	if (rc < 0)
 		return rc;
 	int path_fd = path_descriptor_open(fd);

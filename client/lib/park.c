@@ -31,7 +31,7 @@ static bool stamps_are_equal(const struct client_stamp *a, const struct client_s
 	return a->size == b->size && a->seconds == b->seconds && a->ns == b->ns;
 }
 
-static int file_may_park(const struct gpumem *file)
+int client_may_park(const struct gpumem *file)
 {
 	const struct client_gpu_ops *ops = client_file_ops(file);
 
@@ -64,7 +64,7 @@ int client_park(struct gpumem *file)
 	file->on_request = false;
 	if (file->parked)
 		return 0;
-	int rc = file_may_park(file);
+	int rc = client_may_park(file);
 	if (rc < 0)
 		return rc;
 	stream_fence();
