@@ -278,6 +278,33 @@ GPUMEM_API int gpumem_park(gpumem *file);
 enum gpumem_unparked { GPUMEM_UNPARKED_SAME = 0, GPUMEM_UNPARKED_CHANGED = 1 };
 GPUMEM_API int gpumem_unpark(gpumem *file);
 
+/* Versions: a set is a directory, with a file or a directory for each version and the symbolic link
+ * "current" to one of them. Readers resolve the link once, and read that version.
+ *
+ * Makes a version, the name of a file or directory in the set, the current version by a rename:
+ * every process finds the earlier version or the new version, also if the caller or the daemon is
+ * killed. Afterwards the link "previous" names the earlier version, and gpumem_version_rollback
+ * makes that version current again. EINVAL: no such name; EEXIST: current or previous is not a link; ENOENT; EACCES, EPERM. */
+GPUMEM_API int gpumem_version_publish(const char *set, const char *version);
+GPUMEM_API int gpumem_version_rollback(const char *set);
+
+/* A descriptor that poll(2) finds readable after the set's current version has changed, also while
+ * a daemon is replaced; the caller closes it. gpumem_watch_read: 1 if current may have changed since the
+ * last call, else 0. It does not wait. */
+GPUMEM_API int gpumem_watch(const char *set);
+GPUMEM_API int gpumem_watch_read(int fd);
+
+/* Puts the memory of other files, as other versions of the same, behind the addresses of n open
+ * files: of all of them, or after an error of none. Each path is opened with its file's flags, and
+ * has a lease before the earlier lease ends; only unmapping and mapping lie in between. The handles
+ * stand for the other files from then on. No kernel, copy or thread may use the addresses during
+ * the call.
+ *
+ * EXDEV: a path is on another mount or GPU. ENOSPC: it is larger than the room behind the mapping.
+ * EINVAL: a file twice, or an empty path's file. EBUSY, ENOTSUP: as gpumem_park. Also the errors of
+ * gpumem_open. A file whose memory cannot be mapped again after an error is parked. */
+GPUMEM_API int gpumem_switch(gpumem *const *files, const char *const *paths, size_t n);
+
 /* Marks a point at which no kernel, copy or thread uses the addresses of files. Here the library
  * does what other processes have asked for ("gpumem park", "gpumem unpark"), and calls the callback
  * of gpumem_on_pressure. Any thread; one load from memory if there is nothing to do.
