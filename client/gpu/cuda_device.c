@@ -31,8 +31,8 @@ static gm_CUmemAccess_flags layout_access(const struct client_layout *layout)
 						       : GM_CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* Gives all devices of the set access in one call: with access for one device alone, copies between
- * that device and others go through the host. */
+/* Gives all devices of the set access in a single call: with access for a device alone, copies
+ * between that device and the rest go through the host. */
 static int access_grant(const struct device_map *map, const struct client_layout *layout,
 			uint64_t devices, uint64_t from, uint64_t to)
 {

@@ -284,21 +284,22 @@ GPUMEM_API int gpumem_unpark(gpumem *file);
  * Makes a version, the name of a file or directory in the set, the current version by a rename:
  * every process finds the earlier version or the new version, also if the caller or the daemon is
  * killed. Afterwards the link "previous" names the earlier version, and gpumem_version_rollback
- * makes that version current again. EINVAL: no such name; EEXIST: current or previous is not a link; ENOENT; EACCES, EPERM. */
+ * makes that version current again. EINVAL: no such name; EEXIST: current or previous is not a
+ * link; ENOENT; EACCES, EPERM. */
 GPUMEM_API int gpumem_version_publish(const char *set, const char *version);
 GPUMEM_API int gpumem_version_rollback(const char *set);
 
 /* A descriptor that poll(2) finds readable after the set's current version has changed, also while
- * a daemon is replaced; the caller closes it. gpumem_watch_read: 1 if current may have changed since the
- * last call, else 0. It does not wait. */
+ * a daemon is replaced; the caller closes it. gpumem_watch_read does not wait: 1 if current may
+ * have changed since the last call, else 0. */
 GPUMEM_API int gpumem_watch(const char *set);
 GPUMEM_API int gpumem_watch_read(int fd);
 
-/* Puts the memory of other files, as other versions of the same, behind the addresses of n open
+/* Puts the memory of n other files, such as another version's, behind the addresses of n open
  * files: of all of them, or after an error of none. Each path is opened with its file's flags, and
  * has a lease before the earlier lease ends; only unmapping and mapping lie in between. The handles
- * stand for the other files from then on. No kernel, copy or thread may use the addresses during
- * the call.
+ * stand for the files at the paths from then on. No kernel, copy or thread may use the addresses
+ * during the call.
  *
  * EXDEV: a path is on another mount or GPU. ENOSPC: it is larger than the room behind the mapping.
  * EINVAL: a file twice, or an empty path's file. EBUSY, ENOTSUP: as gpumem_park. Also the errors of

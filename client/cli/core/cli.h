@@ -74,7 +74,7 @@ extern const struct command command_status, command_top, command_cp, command_ls,
     command_set, command_map, command_sharers, command_save, command_drop, command_align,
     command_verify, command_bench, command_doctor, command_run, command_fetch, command_evict,
     command_park, command_unpark, command_checkpoint, command_users, command_mount, command_umount,
-    command_broadcast, command_explain;
+    command_broadcast, command_explain, command_publish, command_rollback, command_versions;
 
 /* Finds a subcommand; NULL: there is no such subcommand. */
 const struct command *command_find(const char *name);

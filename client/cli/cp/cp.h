@@ -14,7 +14,7 @@
 #include "client/cli/core/cli.h"
 #include "client/lib/staging.h"
 
-/* One write of this size is one request to the daemon. */
+/* A write of this size is a single request to the daemon. */
 #define CP_PART ((uint64_t)1 << 20)
 /* The size of parts between the mount and other file systems, through staging memory. From 16
  * processors into an H200 parts of 2 MiB moved at 38 GB/s, of 4 at 44 and of 8 at 37, by 24

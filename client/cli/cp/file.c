@@ -250,7 +250,8 @@ static void file_remove_part(const struct cp *cp, struct cp_file *file)
 		return;
 	}
 	unlinkat(file->folder, file->part, 0);
-	/* The error's report says what others use, and the descriptor is closed after that. */
+	/* The error's report names the processes that use the file, and the descriptor is closed
+	 * after that. */
 	if (ftruncate(file->out, 0) < 0)
 		return;
 }
