@@ -125,6 +125,11 @@ def _prototypes() -> dict[str, tuple[Any, list[Any]]]:
         "gpumem_flush": (ctypes.c_int, [handle]),
         "gpumem_park": (ctypes.c_int, [handle]),
         "gpumem_unpark": (ctypes.c_int, [handle]),
+        "gpumem_version_publish": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p]),
+        "gpumem_watch": (ctypes.c_int, [ctypes.c_char_p]),
+        "gpumem_watch_read": (ctypes.c_int, [ctypes.c_int]),
+        "gpumem_switch": (
+            ctypes.c_int, [ctypes.POINTER(handle), ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t]),
         "gpumem_safe_point": (ctypes.c_int, []),
         "gpumem_on_pressure": (ctypes.c_int, [PressureFunction, ctypes.c_void_p]),
         "gpumem_drop_leases": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]),

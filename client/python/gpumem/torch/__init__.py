@@ -29,6 +29,7 @@ from ._pool import pool, pool_place
 from ._save import empty, save_file
 from ._sets import Shared, Tensors, attach, share
 from ._sleep import sleep, wake
+from ._versions import Versions
 
-__all__ = ["SafetensorError", "Shared", "Slice", "Tensors", "attach", "empty", "load_file", "load_model", "pool",
+__all__ = ["SafetensorError", "Shared", "Slice", "Tensors", "Versions", "attach", "empty", "load_file", "load_model", "pool",
            "pool_place", "safe_open", "save_file", "share", "sleep", "wake"]

@@ -60,14 +60,14 @@ def _say(name: str, memory: Optional[FileMemory]) -> None:
     _logger.info("%s: mode 'auto': tensors %s", name, choice)
 
 
-def _is_trusted(fd: int) -> bool:
+def is_trusted(fd: int) -> bool:
     try:
         return os.getxattr(fd, "user.gpumem.share") == b"trusted"
     except OSError:
         return False
 
 
-def _no_view(name: str) -> PermissionError:
+def no_view(name: str) -> PermissionError:
     return PermissionError(
         errno.EACCES, "no permission to use the file's own memory: ask its owner for write permission or to set "
         "user.gpumem.share=trusted, or load the file with mode='copy'", name)
@@ -83,8 +83,22 @@ def _open_writable(fd: int, name: str) -> int:
         return _open(f"/proc/self/fd/{fd}", os.O_RDWR)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise _no_view(name) from None
+            raise no_view(name) from None
         raise
+
+
+def torch_type(file: str, name: str, entry: _header.Tensor) -> tuple[torch.dtype, tuple[int, ...]]:
+    """The type and the shape of a tensor in torch."""
+    dtype, shape = _dtypes.to_torch(entry.dtype), entry.shape
+    if dtype is None:
+        raise SafetensorError(f"{file}: tensor {name!r} has dtype {_dtypes.CODES[entry.dtype.name]}, which "
+                              f"torch {torch.__version__} lacks")
+    if _dtypes.is_packed(entry.dtype):
+        if not shape or shape[-1] % 2:
+            raise SafetensorError(f"{file}: tensor {name!r} has dtype F4 and shape {list(shape)}: torch "
+                                  "needs an even last dimension")
+        shape = (*shape[:-1], shape[-1] // 2)
+    return dtype, shape
 
 
 class File:
@@ -115,18 +129,7 @@ class File:
             raise SafetensorError(f"{self.name} does not contain tensor {name!r}") from None
 
     def torch_type(self, name: str) -> tuple[torch.dtype, tuple[int, ...]]:
-        """The type and the shape of a tensor in torch."""
-        entry = self.entry(name)
-        dtype, shape = _dtypes.to_torch(entry.dtype), entry.shape
-        if dtype is None:
-            raise SafetensorError(f"{self.name}: tensor {name!r} has dtype {_dtypes.CODES[entry.dtype.name]}, which "
-                                  f"torch {torch.__version__} lacks")
-        if _dtypes.is_packed(entry.dtype):
-            if not shape or shape[-1] % 2:
-                raise SafetensorError(f"{self.name}: tensor {name!r} has dtype F4 and shape {list(shape)}: torch "
-                                      "needs an even last dimension")
-            shape = (*shape[:-1], shape[-1] // 2)
-        return dtype, shape
+        return torch_type(self.name, name, self.entry(name))
 
     # Memory
 
@@ -141,7 +144,7 @@ class File:
         """The memory for tensors on the file's own GPU, or for views; None if tensors are to be read instead. Views of
         the CPU's memory need write permission: torch has no read-only tensors, and a write to read-only memory would
         end the process."""
-        if self.mode == "view" and not _is_trusted(self._fd):
+        if self.mode == "view" and not is_trusted(self._fd):
             return self._writable_memory()
         memory = FileMemory.open_fd(self._fd, self.name)
         if memory.on_cpu:
