@@ -3,10 +3,12 @@
 /* Chunks of a simulated GPU: memfds. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backend/host/host.h"
@@ -134,16 +136,24 @@ int host_chunk_import(struct device *device, enum memory_place place, uint64_t b
 	return 0;
 }
 
-/* Without the seal, the program could shorten the memfd. */
+/* The seal against shortening allows holes, and no access to a hole fails but in huge pages: when
+ * the system has no more of them, the access would kill this process. */
+static bool memfd_is_safe(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs system;
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && fstatfs(fd, &system) == 0 &&
+	       system.f_type == TMPFS_MAGIC;
+}
+
 int host_chunk_import_foreign(struct device *device, uint64_t bytes, int fd,
 			      enum chunk_origin origin, struct chunk **chunk)
 {
-	(void)origin;
-	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
-	    (uint64_t)st.st_size != bytes)
+	(void)origin;
+	if (!memfd_is_safe(fd) || fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes)
 		return -EINVAL;
 	return host_chunk_import(device, PLACE_GPU, bytes, fd, chunk);
 }

@@ -341,6 +341,16 @@ static void lies_are_refused(void)
 		CHECK(!exists("lie"));
 	}
 	CHECK(!gpumem_share_fds("lie", &sealed, &size, 1, 0, 1, 0600, 64) && errno == EINVAL);
+	int huge = memfd_create("huge", MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	/* Where the kernel has huge pages; none is needed for an empty memfd. */
+	if (huge >= 0) {
+		OK(ftruncate(huge, ALLOCATION));
+		OK(fcntl(huge, F_ADD_SEALS, F_SEAL_SHRINK));
+		CHECK(!gpumem_share_fds("lie", &huge, &size, 1, 0, 1, 0600, 0));
+		EQUAL(errno, EINVAL);
+		OK(close(huge));
+	}
 	OK(unlink("own"));
 	EQUAL(names_here(), 0);
 }
