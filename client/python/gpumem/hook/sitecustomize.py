@@ -12,7 +12,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _MODES = ("auto", "view", "copy")
 _WATCHED = ("safetensors", "safetensors.torch", "torch.multiprocessing.reductions", "transformers.modeling_utils",
-            "transformers.core_model_loading", "sglang.srt.model_loader.weight_utils",
+            "transformers.core_model_loading", "transformers.models.auto.auto_factory", "sglang.srt.model_loader.weight_utils",
             "vllm.model_executor.model_loader.weight_utils")
 _AT_SECURE = 23
 

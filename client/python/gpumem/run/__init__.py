@@ -17,6 +17,7 @@ _CHANGES = {
     "torch.multiprocessing.reductions": _multiprocessing.change,
     "transformers.modeling_utils": _transformers.change_modeling,
     "transformers.core_model_loading": _transformers.change_loading,
+    "transformers.models.auto.auto_factory": _transformers.change_auto,
     "vllm.model_executor.model_loader.weight_utils": _engines.change,
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Optional
 
-from . import _mounts, _safetensors
+from . import _mounts, _safetensors, _versions
 from ._settings import MODE, say
 
 _loading = threading.local()  # files: those of the load in this thread, or None
@@ -91,6 +91,7 @@ def _watch_load(model: Any) -> bool:
 def change_modeling(module: ModuleType) -> None:
     """Skips the allocation of the whole model's size for a load that takes no memory of torch's."""
     _safetensors.change_name(module)
+    _versions.change_loads(getattr(module, "PreTrainedModel", None))
     original = getattr(module, "caching_allocator_warmup", None)
     if _version().startswith("4.") and original is None:
         return
@@ -105,3 +106,8 @@ def change_modeling(module: ModuleType) -> None:
             return None
         return original(*arguments, **options)  # type: ignore[misc]
     module.caching_allocator_warmup = caching_allocator_warmup  # type: ignore[attr-defined]
+
+
+def change_auto(module: ModuleType) -> None:
+    """AutoModel.from_pretrained reads the configuration before the class of the model reads the weights."""
+    _versions.change_loads(getattr(module, "_BaseAutoModelClass", None))
