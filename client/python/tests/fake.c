@@ -282,6 +282,30 @@ int gpumem_drop_leases(const char *path, uint64_t *leases)
 	return 0;
 }
 
+int gpumem_version_publish(const char *set, const char *version)
+{
+	(void)set, (void)version;
+	return fail(ENOTSUP, "shown on a mount");
+}
+
+int gpumem_watch(const char *set)
+{
+	(void)set;
+	return fail(ENOTSUP, "shown on a mount");
+}
+
+int gpumem_watch_read(int fd)
+{
+	(void)fd;
+	return fail(ENOTSUP, "shown on a mount");
+}
+
+int gpumem_switch(gpumem *const *files, const char *const *paths, size_t n)
+{
+	(void)files, (void)paths, (void)n;
+	return fail(ENOTSUP, "shown on a mount");
+}
+
 int gpumem_extend(gpumem *file)
 {
 	struct stat status;
