@@ -138,22 +138,30 @@ def made_anew(directory: str, tensors: Mapping[str, torch.Tensor],
     header = _save._pack_header(places, None, _ALIGNMENT)
     size = len(header) + sum(place.size for place in places.values())
     folder = retired(header, size)
+    is_new = folder is None
     if folder is None:
         folder = _hidden(directory)
         os.mkdir(folder)
-        memory = FileMemory.create(os.path.join(folder, SINGLE), size, _native.CREATE_EXCL)
-        with open(os.path.join(folder, SINGLE), "r+b", buffering=0) as file:
-            file.write(header)
-    else:
-        with contextlib.suppress(OSError):
-            os.removexattr(folder, "user.versions.published")
-        memory = FileMemory.open(os.path.join(folder, SINGLE), os.O_RDWR)
-    storage = (_tensors.storage_over if _tensors.is_reachable(memory) else _tensors.storage_for_cpu)(memory)
-    made = {}
-    for name, place in places.items():
-        made[name] = _tensors.tensor_at(storage, len(header) + place.begin, place.size, place.tensor.dtype,
-                                        tuple(place.tensor.shape))
+    try:
+        memory = _memory(os.path.join(folder, SINGLE), header, size, is_new)
+        storage = (_tensors.storage_over if _tensors.is_reachable(memory) else _tensors.storage_for_cpu)(memory)
+        made = {name: _tensors.tensor_at(storage, len(header) + place.begin, place.size, place.tensor.dtype,
+                                         tuple(place.tensor.shape)) for name, place in places.items()}
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return New(folder, memory, made)
+
+
+def _memory(path: str, header: bytes, size: int, is_new: bool) -> FileMemory:
+    if not is_new:
+        with contextlib.suppress(OSError):
+            os.removexattr(os.path.dirname(path), "user.versions.published")
+        return FileMemory.open(path, os.O_RDWR)
+    memory = FileMemory.create(path, size, _native.CREATE_EXCL)
+    with open(path, "r+b", buffering=0) as file:
+        file.write(header)
+    return memory
 
 
 def retired_remove(directory: str, kept: set[str], spare: Optional[str]) -> None:

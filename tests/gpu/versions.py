@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-FileCopyrightText: The gpumemfs authors
+"""Versions of a real torch: a trainer publishes, and a reader of another user, whose decoding step is a captured CUDA
+graph, changes to each version: the time from the trainer's last kernel to the first token, the reader's pause, the memory
+that both take, and that each step is of one whole version. The interpreter is GPUMEM_PYTHON's."""
+
+import os
+import statistics
+import subprocess
+
+from examples import Examples
+from harness import GIB, Mount
+
+SIZE, TENSORS, PUBLISHED = 16 * GIB, 128, 12
+READER_USER = 65534
+TOKEN_MOST, PAUSE_MOST = 50, 10  # milliseconds
+TRAIN = r"""
+import sys, time, torch, gpumem.torch
+folder, size, tensors, published = sys.argv[1], *map(int, sys.argv[2:5])
+device = "cuda" if torch.cuda.is_available() else "cpu"
+like = {f"layers.{n}.weight": torch.empty(size // tensors // 2, dtype=torch.bfloat16, device="meta") for n in range(tensors)}
+versions = gpumem.torch.Versions(folder)
+for number in range(1, published + 1):
+    with versions.new(like=like, name=str(number)) as new:
+        for tensor in new.tensors.values():
+            tensor.fill_(number)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        done = time.monotonic()
+    print(f"done.{number}", done, flush=True)
+    if number == 1:
+        sys.stdin.readline()
+    time.sleep(0.3)
+sys.stdin.read()
+"""
+SERVE = r"""
+import sys, time, torch, gpumem.torch
+folder, last = sys.argv[1], sys.argv[2]
+cuda = torch.cuda.is_available()
+versions = gpumem.torch.Versions(folder)
+tensors = list(versions.load().values())
+def ends():
+    seen = torch.stack([end for tensor in tensors for end in (tensor[0], tensor[-1])]).float()
+    return torch.stack([seen.min(), seen.max()])
+step = ends
+if cuda:
+    for _ in range(3):
+        ends()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = ends()
+    def step():
+        graph.replay()
+        return out
+name = versions.step()
+print("loaded", 1, flush=True)
+wrong = steps = 0
+while True:
+    begin = time.monotonic()
+    found = versions.step()
+    middle = time.monotonic()
+    low, high = step().tolist()
+    end = time.monotonic()
+    steps += 1
+    wrong += not low == high == int(found)
+    if found != name:
+        # Outside of the times: every byte of the version, by the GPU.
+        wrong += any(float(tensor.min()) != int(found) or float(tensor.max()) != int(found) for tensor in tensors)
+        print(f"token.{found}.{steps}", end)
+        print(f"pause.{found}.{steps}", (middle - begin) * 1000, flush=True)
+        if name == last:
+            break
+    name = found
+free, total = torch.cuda.mem_get_info() if cuda else (0, 0)
+print("used", total - free)
+print("steps", steps)
+print("wrong", wrong)
+"""
+
+
+def lines_until(process, name):
+    lines = []
+    for line in process.stdout:
+        lines.append(line.split())
+        if line.startswith(name):
+            return lines
+    raise AssertionError(f"it ended before {name}")
+
+
+def rolled_back(machine, folder, reader):
+    """Milliseconds until the first token under the earlier version, the command included, and the reader's lines."""
+    begin = float(machine.run(["python3", "-c", "import time; print(time.monotonic())"]).stdout)
+    machine.run([machine.build / "gpumem", "rollback", folder])
+    lines = [line.split() for line in reader.communicate(timeout=60)[0].splitlines()]
+    token = next(float(value) for name, value in lines if name.startswith("token"))
+    return (token - begin) * 1000, lines
+
+
+def versions(machine, examples, folder):
+    title = f"{PUBLISHED} versions of {SIZE // GIB} GiB, a reader of another user with a captured graph"
+    if not examples.torch:
+        machine.report.absent(title, f"{examples.python} has no torch with this GPU")
+        return
+    folder.mkdir()
+    os.setxattr(folder, "user.gpumem.share", b"trusted")
+    trainer = started(examples, TRAIN, folder, SIZE, TENSORS, PUBLISHED)
+    done = lines_until(trainer, "done.1")
+    as_user = ["setpriv", f"--reuid={READER_USER}", f"--regid={READER_USER}", "--clear-groups"]
+    reader = started(examples, SERVE, folder, PUBLISHED, before=as_user)
+    lines_until(reader, "loaded")
+    trainer.stdin.write("\n")
+    trainer.stdin.flush()
+    done += lines_until(trainer, f"done.{PUBLISHED} ")
+    seen = lines_until(reader, f"pause.{PUBLISHED}.")
+    back, rest = rolled_back(machine, folder, reader)
+    trainer.communicate(timeout=60)
+    report(machine, title, {name: float(value) for name, value in done}, seen, rest, back)
+
+
+def started(examples, program, *words, before=()):
+    return subprocess.Popen([*before, examples.python, "-c", program, *map(str, words)], text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=examples.machine.report.log_file,
+                            env=dict(examples.env, HOME="/tmp"))
+
+
+def report(machine, title, done, seen, rest, back):
+    last = {name: float(value) for name, value in rest}
+    tokens = [(float(value) - done[f"done.{name.split('.')[1]}"]) * 1000 for name, value in seen if name.startswith("token")]
+    pauses = [float(value) for name, value in seen if name.startswith("pause")]
+    said = (f"last kernel to first token {statistics.median(tokens):.1f} ms (to {max(tokens):.1f}), pause "
+            f"{statistics.median(pauses):.2f} ms (to {max(pauses):.2f}), rollback {back:.1f} ms with the command, "
+            f"{last['used'] / GIB:.1f} GiB of the GPU in use, {last['steps']:.0f} steps")
+    machine.report.check(f"{title}: each step is of one whole version", last["wrong"] == 0, f"{last['wrong']:.0f} wrong")
+    machine.report.check(title, statistics.median(tokens) <= TOKEN_MOST and statistics.median(pauses) <= PAUSE_MOST, said)
+
+
+def point_versions(machine):
+    examples = Examples(machine)
+    with Mount(machine, backend="cuda") as mount:
+        versions(machine, examples, mount.path / "gpu0" / "versions")
