@@ -301,9 +301,10 @@ GPUMEM_API int gpumem_watch_read(int fd);
  * stand for the files at the paths from then on. No kernel, copy or thread may use the addresses
  * during the call.
  *
- * EXDEV: a path is on another mount or GPU. ENOSPC: it is larger than the room behind the mapping.
- * EINVAL: a file twice, or an empty path's file. EBUSY, ENOTSUP: as gpumem_park. Also the errors of
- * gpumem_open. A file whose memory cannot be mapped again after an error is parked. */
+ * EXDEV: a path is on another mount or GPU. EACCES: readers of it get a copy. ENOSPC: it is larger
+ * than the room behind the mapping. EINVAL: a file twice, or an empty path's file. EBUSY, ENOTSUP:
+ * as gpumem_park. Also the errors of gpumem_open. A file whose memory cannot be mapped again after
+ * an error is parked. */
 GPUMEM_API int gpumem_switch(gpumem *const *files, const char *const *paths, size_t n);
 
 /* Marks a point at which no kernel, copy or thread uses the addresses of files. Here the library

@@ -55,6 +55,9 @@ static void publish_and_roll_back(void)
 	GOOD(gpumem_version_publish("set", "3"));
 	EQUAL(strcmp(link_of("set/current"), "3"), 0);
 	EQUAL(strcmp(link_of("set/previous"), "2"), 0);
+	/* Again: the way back stays. */
+	GOOD(gpumem_version_publish("set", "3"));
+	EQUAL(strcmp(link_of("set/previous"), "2"), 0);
 	GOOD(gpumem_version_rollback("set"));
 	EQUAL(strcmp(link_of("set/current"), "2"), 0);
 	EQUAL(strcmp(link_of("set/previous"), "3"), 0);
@@ -104,6 +107,10 @@ static void a_watch(void)
 	EQUAL(gpumem_watch_read(fd), 1);
 	CHECK(!is_readable(fd));
 	GOOD(gpumem_version_publish("set", "2"));
+	EQUAL(gpumem_watch_read(fd), 1);
+	OK(unlink("set/current"));
+	gpumem_watch_read(fd);
+	OK(symlink("1", "set/current"));
 	EQUAL(gpumem_watch_read(fd), 1);
 	/* Other names are no news. */
 	OK(rename("set/1", "set/0"));

@@ -34,25 +34,29 @@ static void published_print(const char *word, const char *version)
 static bool is_superfluous(const struct version *version, uint64_t rank, uint64_t keep)
 {
 	return version->published && rank >= keep && !version->is_current && !version->leases &&
-	       !version->n_users;
+	       !version->n_users && !version->is_unreadable;
 }
 
 /* Removes what is older than the versions to keep, unless a process uses it. */
-static int older_remove(const char *word, const struct place *place, int set, uint64_t keep)
+static int older_remove(const char *word, const struct place *place, int set, const char *new_name,
+			uint64_t keep)
 {
 	AUTO_VERSION_LIST struct version_list list = {0};
 	int status = version_list_read(place, set, &list);
 
 	for (size_t i = 0; !status && i < list.n; i++) {
-		if (!is_superfluous(&list.versions[i], i, keep))
-			continue;
-		int error = version_remove(set, list.versions[i].name);
+		const char *name = list.versions[i].name;
 
-		if (error)
-			status = cli_fail(list.versions[i].name, -error);
-		else
-			output_line(stdout, "%s/%s: removed", word, list.versions[i].name);
+		if (!is_superfluous(&list.versions[i], i, keep) || strcmp(name, new_name) == 0)
+			continue;
+		int error = version_remove(set, name);
+
+		if (!error)
+			output_line(stdout, "%s/%s: removed", word, name);
+		else if (error != -EBUSY && error != -ENOENT)
+			status = cli_fail(name, -error);
 	}
+	version_remove_left(set);
 	return status;
 }
 
@@ -77,7 +81,7 @@ static int publish_run(struct cli_args *args)
 	if (error)
 		return set_fail(args->argv[0], error);
 	published_print(args->argv[0], args->argv[1]);
-	return keep ? older_remove(args->argv[0], &place, set, keep) : CLI_OK;
+	return keep ? older_remove(args->argv[0], &place, set, args->argv[1], keep) : CLI_OK;
 }
 
 static int rollback_run(struct cli_args *args)

@@ -89,8 +89,11 @@ static int version_add(const struct place *place, int set, const char *name,
 	if (asprintf(&path, "%s/%s", place->path, name) < 0 ||
 	    asprintf(&inside, "%s/%s", place->inside, name) < 0)
 		return cli_fail(place->path, ENOMEM);
-	return walk_tree(&(struct place){.mount = place->mount, .path = path, .inside = inside},
-			 file_add, version);
+	/* Another user's directory, which is no reason to leave the other versions out. */
+	version->is_unreadable =
+	    walk_tree(&(struct place){.mount = place->mount, .path = path, .inside = inside},
+		      file_add, version);
+	return CLI_OK;
 }
 
 static bool is_version(int set, const struct dirent *entry)

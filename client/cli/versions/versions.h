@@ -17,7 +17,8 @@ struct version {
 	uint64_t published;	/* ns since 1970; 0: never */
 	uint64_t bytes, leases; /* of the files together */
 	bool is_current, is_previous;
-	pid_t *users; /* processes that have its files leased, each once */
+	bool is_unreadable; /* in part: bytes and leases are of the rest */
+	pid_t *users;	    /* processes that have its files leased, each once */
 	size_t n_users;
 };
 
@@ -32,7 +33,9 @@ int version_set_open(const char *word, struct place *place);
 int version_list_read(const struct place *place, int set, struct version_list *list);
 void version_list_free(struct version_list *list);
 
-/* Removes a version with all of its files: 0 or -errno. */
+/* Removes a version with all of its files: 0 or -errno; -EBUSY: it is current by now. */
 int version_remove(int set, const char *name);
+/* Removes what processes have left that were killed when they made or removed a version. */
+void version_remove_left(int set);
 
 #endif

@@ -97,6 +97,20 @@ static int link_check(int set, const char *name)
 	return client_fail(EEXIST, "%s is no link: the directory is no set of versions", name);
 }
 
+/* A program that removes a version hides it first, and then reads the links: one of both sees the
+ * other. */
+static int version_is_there(int set, const char *version)
+{
+	struct stat st;
+
+	if (fstatat(set, version, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	int error = errno;
+
+	renameat(set, VERSIONS_PREVIOUS, set, VERSIONS_CURRENT);
+	return client_fail(error, "%s was removed meanwhile", version);
+}
+
 static int current_set(int set, const char *version)
 {
 	char name[32];
@@ -114,10 +128,18 @@ static int current_set(int set, const char *version)
 		return client_fail(errno, "%s: %s", name, strerror(errno));
 	int error = link_exchange(set, name);
 
-	if (!error)
-		return 0;
-	unlinkat(set, name, 0);
-	return client_fail(-error, "%s: %s", VERSIONS_CURRENT, strerror(-error));
+	if (error) {
+		unlinkat(set, name, 0);
+		return client_fail(-error, "%s: %s", VERSIONS_CURRENT, strerror(-error));
+	}
+	return version_is_there(set, version);
+}
+
+bool versions_is_named(int set, const char *version)
+{
+	char current[NAME_MAX + 1];
+
+	return versions_read(set, VERSIONS_CURRENT, current) == 0 && strcmp(current, version) == 0;
 }
 
 int versions_publish(int set, const char *version)
@@ -125,7 +147,8 @@ int versions_publish(int set, const char *version)
 	AUTO_CLOSE int fd = version_open(set, version);
 	int rc = fd < 0 ? fd : time_set(fd);
 
-	return rc < 0 ? rc : current_set(set, version);
+	/* Again: the version before stays the way back. */
+	return rc < 0 || versions_is_named(set, version) ? rc : current_set(set, version);
 }
 
 int versions_rollback(int set, char version[NAME_MAX + 1])

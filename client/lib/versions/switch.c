@@ -39,6 +39,9 @@ static int pair_check(const struct pair *pair)
 	if (next->layout.skip != file->layout.skip ||
 	    client_layout_of_malloc(&next->layout, &of_malloc))
 		return client_fail(ENOTSUP, "the other version's memory cannot be mapped there");
+	if (next->layout.flags & GPUMEM_LAYOUT_PRIVATE)
+		return client_fail(EACCES, "readers of the other version get a copy: its owner has "
+					   "not set user.gpumem.share=trusted");
 	if (!next->layout.size)
 		return client_fail(EINVAL, "the other version's file is empty");
 	return 0;

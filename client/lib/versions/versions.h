@@ -13,6 +13,9 @@
 #define VERSIONS_CURRENT "current"
 /* The version that was current before. */
 #define VERSIONS_PREVIOUS "previous"
+/* How the names of hidden entries begin: of versions that are being removed, or made. */
+#define VERSIONS_OLD ".old-"
+#define VERSIONS_NEW ".new-"
 /* An attribute of a version that was published: when last, in ns since 1970, as decimal text. */
 #define VERSIONS_TIME "user.versions.published"
 
@@ -20,6 +23,8 @@
 int versions_open(const char *set);
 /* The version that a link names. -ENOENT: there is no such link; -ELOOP: it leads elsewhere. */
 int versions_read(int set, const char *link, char name[NAME_MAX + 1]);
+/* Whether a version is the current one. */
+bool versions_is_named(int set, const char *version);
 /* Whether a name can be a version's: not a link's of the set, nor hidden. */
 bool versions_name_is_valid(const char *name);
 

@@ -26,7 +26,8 @@ static int watch_open(const char *path)
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
 	if (fd >= 0 && inotify_add_watch(fd, beneath_through(set, through),
-					 IN_MOVED_TO | IN_DELETE_SELF | IN_ONLYDIR) >= 0)
+					 IN_MOVED_TO | IN_CREATE | IN_MOVE_SELF | IN_DELETE_SELF |
+					     IN_ONLYDIR) >= 0)
 		return fd;
 	int error = errno;
 
@@ -50,7 +51,7 @@ static bool events_tell(const char *events, size_t bytes)
 
 	for (size_t at = 0; at + sizeof(head) <= bytes; at += sizeof(head) + head.len) {
 		memcpy(&head, events + at, sizeof(head));
-		if (head.mask & (IN_Q_OVERFLOW | IN_DELETE_SELF | IN_IGNORED) ||
+		if (head.mask & (IN_Q_OVERFLOW | IN_MOVE_SELF | IN_DELETE_SELF | IN_IGNORED) ||
 		    (head.len && strcmp(events + at + sizeof(head), VERSIONS_CURRENT) == 0))
 			return true;
 	}
