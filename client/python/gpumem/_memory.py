@@ -272,13 +272,14 @@ class FileMemory(Memory):
         self.size = self.info().size
         return bool(changed)
 
-    def switch(self, path: str) -> None:
-        """Puts the memory of the file at the path behind the addresses, and waits before for all work on them."""
+    def switch(self, path: str, name: str) -> None:
+        """Puts the memory of the file at the path behind the addresses, and waits before for all work on them. name: of the
+        file from then on."""
         handles, paths = (ctypes.c_void_p * 1)(self._handle), (ctypes.c_char_p * 1)(os.fsencode(path))
         self.wait()
-        _native.check(_native.library().gpumem_switch(handles, paths, 1), path)
+        _native.check(_native.library().gpumem_switch(handles, paths, 1), name)
         info = self.info()
-        self.name, self.size, self.identity = path, info.size, Identity(machine(), info.filesystem, info.inode)
+        self.name, self.size, self.identity = name, info.size, Identity(machine(), info.filesystem, info.inode)
 
     def _own_device(self) -> int:
         return _cuda.device_of(self.uuid_bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional, Union
 
@@ -20,10 +20,9 @@ from .._memory import FileMemory
 from . import _dtypes, _tensors
 from ._file import is_trusted, no_view, torch_type
 from ._load import SINGLE
-from ._new_version import New, is_name, made_anew, memory_of_retired, published, retired_remove
+from ._new_version import CURRENT, PREVIOUS, New, file_open, is_name, layout_of, link_read, published, retired_remove
 
-CURRENT = "current"
-_TRIES = 8  # the current version may be replaced while it is opened
+_TRIES = 20  # the current version may be replaced while it is opened
 Path = Union[str, bytes, os.PathLike[Any]]
 _Tensors = Union[torch.nn.Module, Mapping[str, torch.Tensor]]
 
@@ -32,33 +31,28 @@ def _templates_of(tensors: _Tensors) -> dict[str, torch.Tensor]:
     """Tensors of the same types and shapes, without memory."""
     made = {}
     for name, tensor in (tensors.state_dict() if isinstance(tensors, torch.nn.Module) else tensors).items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"{name!r} is no tensor")
         if tensor.layout != torch.strided or _dtypes.from_torch(tensor.dtype) is None:
             raise ValueError(f"tensor {name!r} cannot be in a safetensors file: it is {tensor.dtype}, {tensor.layout}")
         made[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
     return made
 
 
-def _memory_open(path: str) -> FileMemory:
+def _memory_of(fd: int, path: str) -> FileMemory:
     """The file's own memory. torch has no read-only tensors, so that memory of the CPU needs write permission."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if is_trusted(fd):
+        memory = FileMemory.open_fd(fd, path)
+        if not memory.on_cpu:
+            return memory
     try:
-        if is_trusted(fd):
-            memory = FileMemory.open(path, os.O_RDONLY)
-            if not memory.on_cpu:
-                return memory
-        return FileMemory.open(path, os.O_RDWR)
+        writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except PermissionError:
         raise no_view(path) from None
-    finally:
-        os.close(fd)
-
-
-def _header_of(path: str) -> _header.Header:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
-        return _header.read(fd, path)
+        return FileMemory.open_fd(writable, path)
     finally:
-        os.close(fd)
+        os.close(writable)
 
 
 class Versions:
@@ -71,28 +65,23 @@ class Versions:
         model = versions.load(model)                 # a reader: its parameters are the file's memory
         name = versions.step()                       # between two steps
 
-    keep: how many earlier versions keep their memory; with 0 the next version is written over the earlier one as soon as
-    no process has it."""
+    keep: how many earlier versions that new() has made keep their memory; with 0 the next version is written over the
+    earlier one as soon as no process has it. Versions that were made in other ways are never removed."""
 
     def __init__(self, directory: Path, keep: int = 0) -> None:
         if keep < 0:
             raise ValueError(f"keep is {keep}")
         self.directory, self.keep = os.path.abspath(os.fsdecode(directory)), keep
-        self._watch = -1
+        self._watch, self._closing = -1, lambda: None
         self._memory: Optional[FileMemory] = None
         self._header: Optional[_header.Header] = None
         self._name: Optional[str] = None
+        self._is_late = False  # another version became current, and is not mapped yet
 
     @property
     def current(self) -> Optional[str]:
         """The name of the current version; None: nothing was published."""
-        try:
-            name = os.readlink(os.path.join(self.directory, CURRENT))
-        except FileNotFoundError:
-            return None
-        if not is_name(name):
-            raise OSError(errno.ELOOP, "it leads out of the set", os.path.join(self.directory, CURRENT))
-        return name
+        return link_read(self.directory, CURRENT)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name, SINGLE)
@@ -106,39 +95,38 @@ class Versions:
     @contextlib.contextmanager
     def new(self, like: Optional[_Tensors] = None, name: Optional[str] = None) -> Iterator[New]:
         """A version to write, with uninitialised tensors as those of a module or dict, or of the current version. At the
-        end of the block, when the GPUs have done their work, it is published under the name (by default the next
-        number); after an exception it is removed. Its tensors are invalid afterwards.
+        end of the block, when the GPUs have done all work, it is published under the name (by default the next number);
+        after an exception it is removed. Its tensors are empty afterwards.
 
-        The memory is that of an earlier version that no process has open, or new memory: where a reader keeps each
-        earlier version, as much as versions that are kept and two more. ValueError: the tensors cannot be in a
-        safetensors file. OSError: no room, or a name that is taken."""
-        name = self._next_name() if name is None else name
-        if not is_name(name) or name in (CURRENT, "previous"):
+        The memory is that of an earlier version that no process has, or new memory: while a reader keeps its version, that
+        of all that are kept and two more. ValueError: the tensors cannot be in a safetensors file. RuntimeError: a view
+        of a tensor is kept beyond the block. OSError: no room, or a name that is taken."""
+        if name is not None and (not is_name(name) or name in (CURRENT, PREVIOUS)):
             raise ValueError(f"{name!r} is no name of a version")
-        if os.path.lexists(os.path.join(self.directory, name)):
+        if name is not None and os.path.lexists(os.path.join(self.directory, name)):
             raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(self.directory, name))
+        layout = layout_of(_templates_of(like) if like is not None else self._templates())
         current = self.current
-        new = made_anew(self.directory, _templates_of(like) if like is not None else self._templates(),
-                        lambda header, size: memory_of_retired(
-                            self.directory, {current, *self._kept(current)}, header, size))
+        new = New(self.directory, layout, {current, *self._kept(current)})
         try:
             yield new
-            new.finish(name)
+            made = new.finish(name or self._next_name(), name is not None)
         except BaseException:
             new.abandon()
             raise
-        _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(name)),
+        _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(made)),
                       self.directory)
-        retired_remove(self.directory, {name, *self._kept(name)}, spare=current)
+        # The one before is not removed: the next version gets its memory.
+        retired_remove(self.directory, {made, current, *self._kept(made)})
 
     def _templates(self) -> dict[str, torch.Tensor]:
         """Of the current version."""
         current = self.current
         if current is None:
             raise ValueError("nothing was published yet: say what the version is like")
-        path, made = self._path(current), {}
-        for name, entry in _header_of(path).tensors.items():
-            dtype, shape = torch_type(path, name, entry)
+        made = {}
+        for name, entry in self._header_of(current).tensors.items():
+            dtype, shape = torch_type(self._path(current), name, entry)
             made[name] = torch.empty(shape, dtype=dtype, device="meta")
         return made
 
@@ -148,24 +136,28 @@ class Versions:
 
     # A reader
 
+    def _header_of(self, name: str) -> _header.Header:
+        fd = file_open(self.directory, name, os.O_RDONLY)
+        try:
+            return _header.read(fd, self._path(name))
+        finally:
+            os.close(fd)
+
     def load(self, model: Optional[torch.nn.Module] = None) -> Any:
-        """The current version: a dict of tensors, or the model with its parameters and buffers in place of which are
-        these tensors. They are the memory of the version's file, which needs user.gpumem.share=trusted or write
-        permission.
+        """The current version: a dict of tensors, or the model, whose parameters and buffers these tensors become. They
+        are the memory of the version's file, which needs user.gpumem.share=trusted or write permission: with that, writing
+        to one changes the version for all readers.
 
         FileNotFoundError: nothing was published. ValueError: the model has other tensors."""
         self.close()
         self._watch = _native.library().gpumem_watch(os.fsencode(self.directory))
         if self._watch < 0:
             raise _native.failure(self.directory)
-        for _ in range(_TRIES):
-            if self._try_load():
-                break
-        else:
-            raise OSError(errno.ESTALE, "the current version is replaced again and again", self.directory)
-        assert self._memory is not None and self._header is not None
+        self._closing = weakref.finalize(self, os.close, self._watch)
+        self._again(self._try_load)
+        assert self._memory is not None and self._header is not None and self._name is not None
         storage = _tensors.storage_over(self._memory)
-        path, tensors = self._memory.name, {}
+        path, tensors = self._path(self._name), {}
         for name, entry in self._header.tensors.items():
             dtype, shape = torch_type(path, name, entry)
             if entry.size and entry.offset % entry.dtype.alignment:
@@ -173,18 +165,26 @@ class Versions:
             tensors[name] = _tensors.tensor_at(storage, entry.offset, entry.size, dtype, shape)
         return tensors if model is None else _assign(model, tensors)
 
-    def _try_load(self) -> bool:
+    def _again(self, attempt: Any) -> None:
+        """Until an attempt succeeds: a version may be replaced while it is opened, and a trainer asks who has it."""
+        for _ in range(_TRIES):
+            name = self.current
+            if name is None:
+                raise FileNotFoundError(errno.ENOENT, "nothing was published", self.directory)
+            try:
+                if attempt(name):
+                    return
+            except (FileNotFoundError, BlockingIOError):
+                pass
+        raise OSError(errno.ESTALE, "the current version is replaced again and again, or is not there", self.directory)
+
+    def _try_load(self, name: str) -> bool:
         """False: the version was replaced meanwhile."""
-        name = self.current
-        if name is None:
-            raise FileNotFoundError(errno.ENOENT, "nothing was published", self.directory)
+        fd = file_open(self.directory, name, os.O_RDONLY)
         try:
-            header = _header_of(self._path(name))
-            memory = _memory_open(self._path(name))
-        except FileNotFoundError:
-            if self.current == name:
-                raise
-            return False
+            header, memory = _header.read(fd, self._path(name)), _memory_of(fd, self._path(name))
+        finally:
+            os.close(fd)
         if not self._is_at(memory, name) or memory.size != header.file_size:
             return False
         self._memory, self._header, self._name = memory, header, name
@@ -192,55 +192,67 @@ class Versions:
 
     def _is_at(self, memory: FileMemory, name: str) -> bool:
         """Whether the file still has its name: otherwise a trainer may be writing the next version over it. The trainer
-        looks for readers after it has changed the name, so that one of both sees the other."""
+        looks for readers after it has taken the name away, so that one of both sees the other."""
         try:
-            found = os.stat(self._path(name), follow_symlinks=False)
+            fd = file_open(self.directory, name, os.O_PATH)
         except FileNotFoundError:
             return False
-        return stat.S_ISREG(found.st_mode) and Identity.of(found) == memory.identity
+        try:
+            return Identity.of(os.fstat(fd)) == memory.identity
+        finally:
+            os.close(fd)
 
     def fileno(self) -> int:
         """Readable after another version became current, for select and asyncio. -1 before load()."""
         return self._watch
 
-    def step(self) -> Optional[str]:
-        """Changes to the current version if it is another one, at the same addresses, and gives its name. Waits before for
-        the GPU's work on the tensors; no other thread may use them meanwhile. A call without a new version asks the
-        kernel alone.
+    def step(self, to: Optional[str] = None) -> str:
+        """Changes to the current version if it is another one, or to the version of a name, at the same addresses, and
+        gives its name. Waits before for the GPU's work on the tensors; no other thread may use them meanwhile. A call
+        without a new version asks the kernel alone. Processes that compute together call step(to=name) with the name that
+        one of them has chosen.
 
-        ValueError: the version has other tensors: load() it."""
-        if self._memory is None:
+        After an error the next call tries again. ValueError: the version has other tensors: load() it."""
+        if self._memory is None or self._name is None:
             raise ValueError("nothing was loaded")
+        if to is not None:
+            self._is_late = True
+            self._again(lambda _current: self._try_switch(to))
+            self._is_late = False
+            return self._name
         changed = _native.library().gpumem_watch_read(self._watch)
         if changed < 0:
             raise _native.failure(self.directory)
-        if changed:
-            self._switch()
+        self._is_late |= bool(changed)
+        if self._is_late:
+            self._again(self._try_switch)
+            self._is_late = False
         return self._name
 
-    def _switch(self) -> None:
+    def _try_switch(self, name: str) -> bool:
         memory = self._memory
         assert memory is not None and self._header is not None
-        for _ in range(_TRIES):
-            name = self.current
-            if name is None or (name == self._name and self._is_at(memory, name)):
-                return
-            with contextlib.suppress(FileNotFoundError):
-                if _header_of(self._path(name))[:3] != self._header[:3]:
-                    raise ValueError(f"version {name} has other tensors than {self._name}: load() it")
-                if not memory.on_cpu:
-                    torch.cuda.synchronize(memory.dlpack_device()[1])
-                memory.switch(self._path(name))
-                self._name = name
-                if self._is_at(memory, name):
-                    return
-        raise OSError(errno.ESTALE, "the current version is replaced again and again", self.directory)
+        if name == self._name and self._is_at(memory, name):
+            return True
+        fd = file_open(self.directory, name, os.O_RDONLY)
+        try:
+            if _header.read(fd, self._path(name))[:3] != self._header[:3]:
+                raise ValueError(f"version {name} has other tensors than {self._name}: load() it")
+            if not memory.on_cpu:
+                torch.cuda.synchronize(memory.dlpack_device()[1])
+            memory.switch(f"/proc/self/fd/{fd}", self._path(name))
+        finally:
+            os.close(fd)
+        if not self._is_at(memory, name):
+            return False
+        self._name = name
+        return True
 
     def close(self) -> None:
         """Ends the watch. Tensors that were loaded stay."""
-        if self._watch >= 0:
-            os.close(self._watch)
-        self._watch, self._memory, self._header, self._name = -1, None, None, None
+        self._closing()
+        self._watch, self._closing = -1, lambda: None
+        self._memory, self._header, self._name, self._is_late = None, None, None, False
 
     def __enter__(self) -> Versions:
         return self
@@ -249,14 +261,25 @@ class Versions:
         self.close()
 
 
+def _owned(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters and buffers by all of their names. A state_dict may have other tensors."""
+    found = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for own in (module._parameters, module._buffers):
+            found.update((f"{prefix}.{name}" if prefix else name, tensor)
+                         for name, tensor in own.items() if tensor is not None)
+    return found
+
+
 def _assign(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-    own = dict(model.state_dict(keep_vars=True))
-    if own.keys() != tensors.keys():
-        raise ValueError(f"the model has other tensors than the version: {sorted(own.keys() ^ tensors.keys())[:4]}")
-    for name, tensor in own.items():
-        if tensor.shape != tensors[name].shape or tensor.dtype != tensors[name].dtype:
-            raise ValueError(f"tensor {name!r} of the model is {tensor.dtype} {tuple(tensor.shape)}, of the version "
-                             f"{tensors[name].dtype} {tuple(tensors[name].shape)}")
-    for name, tensor in own.items():
-        tensor.data = tensors[name]
+    own = _owned(model)
+    if model.state_dict().keys() != tensors.keys() or not tensors.keys() <= own.keys():
+        other = model.state_dict().keys() ^ tensors.keys() or tensors.keys() - own.keys()
+        raise ValueError(f"the model has other parameters and buffers than the version: {sorted(other)[:4]}")
+    for name, tensor in tensors.items():
+        if own[name].is_meta or own[name].shape != tensor.shape or own[name].dtype != tensor.dtype:
+            raise ValueError(f"tensor {name!r} of the model is {own[name].dtype} {tuple(own[name].shape)} on "
+                             f"{own[name].device}, of the version {tensor.dtype} {tuple(tensor.shape)}")
+    for name, tensor in tensors.items():
+        own[name].data = tensor
     return model
