@@ -298,8 +298,8 @@ GPUMEM_API int gpumem_watch_read(int fd);
 /* Puts the memory of n other files, such as another version's, behind the addresses of n open
  * files: of all of them, or after an error of none. Each path is opened with its file's flags, and
  * has a lease before the earlier lease ends; only unmapping and mapping lie in between. The handles
- * stand for the files at the paths from then on. No kernel, copy or thread may use the addresses
- * during the call.
+ * stand for the files at the paths from then on; addresses beyond a shorter file stay reserved. No
+ * kernel, copy or thread may use the addresses during the call.
  *
  * EXDEV: a path is on another mount or GPU. EACCES: readers of it get a copy. ENOSPC: it is larger
  * than the room behind the mapping. EINVAL: a file twice, or an empty path's file. EBUSY, ENOTSUP:

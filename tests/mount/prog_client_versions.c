@@ -233,6 +233,32 @@ static void all_or_none(void)
 	GOOD(gpumem_close(reader.files[1]));
 }
 
+static void read_as_a_user(int unused)
+{
+	static const char *const copied[] = {"set/2/a"}, *const trusted[] = {"set/3/a"};
+
+	(void)unused;
+	OK(setresuid(65534, 65534, 65534));
+	gpumem *file = lease("set/1/a", O_RDONLY);
+
+	EQUAL(info_of(file).flags & GPUMEM_INFO_PRIVATE, 0);
+	REFUSED(EACCES, "trusted", gpumem_switch(&file, copied, 1));
+	GOOD(gpumem_switch(&file, trusted, 1));
+	EQUAL(info_of(file).inode, stat_of("set/3/a").st_ino);
+	GOOD(gpumem_close(file));
+}
+
+/* A reader's private copy would not be the version, and could not be switched again. */
+static void a_version_that_is_copied(void)
+{
+	for (unsigned version = 1; version <= 3; version++)
+		version_make("set", version);
+	OK(setxattr("set/1/a", "user.gpumem.share", "trusted", 7, 0));
+	OK(setxattr("set/3/a", "user.gpumem.share", "trusted", 7, 0));
+	spawn(read_as_a_user, 0);
+	join_all(1);
+}
+
 static void another_gpu(void)
 {
 	const char *path = other("file");
@@ -249,4 +275,5 @@ static void another_gpu(void)
 }
 
 CLIENT_PROG(TEST(publish_and_roll_back), TEST(refused_without_a_trace), TEST(a_watch),
-	    TEST(the_other_version_at_the_same_addresses), TEST(all_or_none), TEST(another_gpu))
+	    TEST(the_other_version_at_the_same_addresses), TEST(all_or_none),
+	    TEST(a_version_that_is_copied), TEST(another_gpu))

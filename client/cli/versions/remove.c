@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/cli/versions/versions.h"
@@ -96,6 +98,16 @@ static bool is_hidden(const char *name)
 	       strncmp(name, VERSIONS_NEW, strlen(VERSIONS_NEW)) == 0;
 }
 
+/* A link that its publisher has not renamed for a minute. */
+static bool is_left_link(int set, const char *name)
+{
+	struct stat st;
+
+	return strncmp(name, VERSIONS_LINK, strlen(VERSIONS_LINK)) == 0 &&
+	       fstatat(set, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode) &&
+	       st.st_mtim.tv_sec < time(NULL) - 60;
+}
+
 void version_remove_left(int set)
 {
 	int fd = openat(set, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -106,7 +118,7 @@ void version_remove_left(int set)
 		AUTO_CLOSE int lock =
 		    is_hidden(entry->d_name) ? hidden_lock(set, entry->d_name) : -1;
 
-		if (lock >= 0)
+		if (lock >= 0 || is_left_link(set, entry->d_name))
 			entry_remove(set, entry->d_name, 0);
 	}
 	if (names)

@@ -123,7 +123,7 @@ static int current_set(int set, const char *version)
 		return rc;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return client_fail(EIO, "no random number");
-	snprintf(name, sizeof(name), ".current-%016" PRIx64, number);
+	snprintf(name, sizeof(name), VERSIONS_LINK "%016" PRIx64, number);
 	if (symlinkat(version, set, name) < 0)
 		return client_fail(errno, "%s: %s", name, strerror(errno));
 	int error = link_exchange(set, name);

@@ -64,7 +64,7 @@ static int pair_prepare(const struct pair *pair)
 		b = swapped;                                                                       \
 	} while (0)
 
-/* Addresses and callbacks stay with their file. */
+/* Addresses and callbacks stay with their file. Another file's producer has not ended. */
 static void memory_swap(struct pair *pair)
 {
 	struct gpumem *a = pair->file, *b = pair->next;
@@ -74,6 +74,7 @@ static void memory_swap(struct pair *pair)
 	SWAP(a->identity, b->identity);
 	SWAP(a->connection, b->connection);
 	SWAP(a->layout, b->layout);
+	SWAP(a->end.ended, b->end.ended);
 	pair->is_switched = !pair->is_switched;
 }
 

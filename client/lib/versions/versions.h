@@ -16,6 +16,8 @@
 /* How the names of hidden entries begin: of versions that are being removed, or made. */
 #define VERSIONS_OLD ".old-"
 #define VERSIONS_NEW ".new-"
+/* Of a link that becomes current at once. */
+#define VERSIONS_LINK ".current-"
 /* An attribute of a version that was published: when last, in ns since 1970, as decimal text. */
 #define VERSIONS_TIME "user.versions.published"
 
