@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
@@ -42,17 +41,6 @@ static void sharer_add(void *context, const struct sharer *sharer)
 		json_array_append_new(sharers->all, row);
 }
 
-static const char *since_text(const json_t *row, char text[OUTPUT_TEXT_MAX])
-{
-	time_t start = (time_t)facts_number(row, "since");
-	struct tm date;
-
-	if (!start || !localtime_r(&start, &date) ||
-	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &date))
-		snprintf(text, OUTPUT_TEXT_MAX, "-");
-	return text;
-}
-
 static void sharer_row(struct table *table, const json_t *row)
 {
 	char size[OUTPUT_TEXT_MAX], start[OUTPUT_TEXT_MAX];
@@ -61,7 +49,8 @@ static void sharer_row(struct table *table, const json_t *row)
 	table_user(table, COLOUR_NONE, row);
 	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(row, "access")));
 	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(row, "bytes"), size));
-	table_cell(table, COLOUR_NONE, "%s", since_text(row, start));
+	table_cell(table, COLOUR_NONE, "%s",
+		   output_date((int64_t)facts_number(row, "since"), start));
 	table_cell(table, COLOUR_NONE, "%.*s", COMMAND_CELLS,
 		   json_string_value(json_object_get(row, "command")));
 	table_cell(table, COLOUR_NONE, "%s", json_string_value(json_object_get(row, "path")));

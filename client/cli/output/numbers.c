@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* Writes value / unit^n with the letter of the unit. A value that would be rounded up to 1 of the
  * next unit is shown in the next unit. */
@@ -69,5 +70,16 @@ const char *output_time(double seconds, char text[OUTPUT_TEXT_MAX])
 			 whole % 60);
 	else
 		snprintf(text, OUTPUT_TEXT_MAX, "%u:%02u", whole / 60, whole % 60);
+	return text;
+}
+
+const char *output_date(int64_t seconds, char text[OUTPUT_TEXT_MAX])
+{
+	time_t at = (time_t)seconds;
+	struct tm date;
+
+	if (!at || !localtime_r(&at, &date) ||
+	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &date))
+		snprintf(text, OUTPUT_TEXT_MAX, "-");
 	return text;
 }

@@ -3,7 +3,6 @@
 /* gpumem publish, versions and rollback. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/cli/core/cli.h"
 #include "client/cli/core/facts.h"
@@ -121,17 +120,6 @@ static json_t *version_json(const struct version *version)
 			 version->is_previous, "pids", pids);
 }
 
-static const char *published_text(const json_t *row, char text[OUTPUT_TEXT_MAX])
-{
-	time_t at = (time_t)facts_number(row, "published");
-	struct tm date;
-
-	if (!at || !localtime_r(&at, &date) ||
-	    !strftime(text, OUTPUT_TEXT_MAX, "%Y-%m-%d %H:%M:%S", &date))
-		snprintf(text, OUTPUT_TEXT_MAX, "-");
-	return text;
-}
-
 static void pids_cell(struct table *table, const json_t *row)
 {
 	const json_t *pids = json_object_get(row, "pids");
@@ -154,7 +142,8 @@ static void version_row(struct table *table, const json_t *row)
 	table_cell(table, is_current ? COLOUR_STRONG : COLOUR_NONE, "%s",
 		   json_string_value(json_object_get(row, "name")));
 	table_cell(table, COLOUR_NONE, "%s", output_size(facts_number(row, "bytes"), size));
-	table_cell(table, COLOUR_NONE, "%s", published_text(row, at));
+	table_cell(table, COLOUR_NONE, "%s",
+		   output_date((int64_t)facts_number(row, "published"), at));
 	table_cell(table, COLOUR_NONE, "%s",
 		   is_current					    ? VERSIONS_CURRENT
 		   : json_is_true(json_object_get(row, "previous")) ? VERSIONS_PREVIOUS
