@@ -257,12 +257,36 @@ static bool name_make_way(struct op *op, const char *name)
 	return has_dropped;
 }
 
+/* Frees the memory behind the file's end, which an open file has for later writes, and a closed one
+ * until the kernel's RELEASE. False: there is none. */
+static bool name_trim(struct op *op, const char *name)
+{
+	struct inode_call call;
+	struct inode *inode;
+
+	if (tree_lookup(op->fs, op->inode, name, &inode))
+		return false;
+	uint64_t before = atomic_load(&inode->charges.bytes);
+
+	if (S_ISREG(inode->mode)) {
+		inode_call_init(&call, op->fs, inode, op->worker->copier);
+		file_trim(inode->file, &call.call);
+	}
+	bool is_less = atomic_load(&inode->charges.bytes) < before;
+
+	inode_put(op->fs, inode, 1);
+	return is_less;
+}
+
 /* Whether to try again after an error that may pass: leases, or an open handle of a file in host/,
- * keep the file's memory. */
+ * keep the file's memory; or a quota has no room for memory that the file does not need. */
 static bool rename_may_pass(struct op *op, const char *name, int error, int *attempts)
 {
 	if (error == -EBUSY && name_make_way(op, name))
 		return true;
+	/* Once: a writer may make room behind the end again and again. */
+	if (error == -EDQUOT)
+		return (*attempts)++ == 0 && name_trim(op, name);
 	return (error == -EBUSY || error == -ETXTBSY) && op_wait_release(attempts);
 }
 

@@ -302,6 +302,27 @@ static void a_file_that_moves_in_from_a_gpu(void)
 	EQUAL(charged(), PART);
 }
 
+/* Room behind the end of a file that is open is no reason against its move. */
+static void a_file_that_is_open_moves_in(void)
+{
+	char name[64], limited[64], path[160];
+
+	snprintf(name, sizeof(name), "open.%d", getpid());
+	snprintf(limited, sizeof(limited), "limited.%d", getpid());
+	snprintf(path, sizeof(path), "%s/file", limited);
+	folder_make("open");
+	OK(mkdir(limited, 0755));
+	OK(setxattr(limited, "user.gpumem.quota.max_bytes", QUOTA, strlen(QUOTA), 0));
+	int fd = OK(open(name, O_WRONLY | O_CREAT, 0644));
+
+	for (int i = 0; i < PART / MIB; i++)
+		write_all(fd, bytes, sizeof(bytes), i * MIB);
+	OK(rename(name, path));
+	OK(close(fd));
+	OK(unlink(path));
+	OK(rmdir(limited));
+}
+
 static void a_leased_file_stays_outside(void)
 {
 	limited_folder("outside");
@@ -374,6 +395,6 @@ PROG(TEST(a_descriptor_takes_what_is_charged), TEST(an_empty_file_takes_a_page),
      TEST(no_descriptor_seals_or_locks_the_file), TEST(a_leased_file_grows_up_to_the_quota),
      TEST(a_file_without_leases_grows_again), TEST(a_shorter_file_takes_less),
      TEST(a_file_that_was_there_before_the_quota), TEST(a_file_that_moves_in),
-     TEST(a_file_that_moves_in_from_a_gpu), TEST(a_leased_file_stays_outside),
-     TEST(a_leased_file_moves_out_and_in), TEST(huge_pages_are_charged),
-     TEST(two_files_take_what_is_charged))
+     TEST(a_file_that_moves_in_from_a_gpu), TEST(a_file_that_is_open_moves_in),
+     TEST(a_leased_file_stays_outside), TEST(a_leased_file_moves_out_and_in),
+     TEST(huge_pages_are_charged), TEST(two_files_take_what_is_charged))
