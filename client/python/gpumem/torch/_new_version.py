@@ -163,11 +163,25 @@ def retired_remove(directory: str, kept: Collection[Optional[str]]) -> None:
                 if hidden is not None:
                     shutil.rmtree(hidden)
     for name in os.listdir(directory):
-        if name.startswith((_NEW, _OLD)):
-            with contextlib.suppress(OSError):
-                lock = _lock(os.path.join(directory, name))
-                shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
-                os.close(lock)
+        with contextlib.suppress(OSError):
+            if name.startswith((_NEW, _OLD)) or (is_name(name) and _is_unpublished(os.path.join(directory, name))):
+                _left_remove(os.path.join(directory, name))
+
+
+def _is_unpublished(path: str) -> bool:
+    """Whether the trainer had given the version its name, and not published it."""
+    names = os.listxattr(path, follow_symlinks=False)
+    return _MADE in names and _PUBLISHED not in names
+
+
+def _left_remove(path: str) -> None:
+    """Unless its process still has the lock, or has published it by now."""
+    lock = _lock(path)
+    try:
+        if os.path.basename(path).startswith((_NEW, _OLD)) or _is_unpublished(path):
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def _directory_new(directory: str) -> tuple[str, int]:
@@ -252,8 +266,11 @@ class New:
                     raise
                 name = str(int(name) + 1)
         os.rename(self.directory, target)
-        os.close(self._lock)
         return name
+
+    def close(self) -> None:
+        """After the publication."""
+        os.close(self._lock)
 
     def abandon(self) -> None:
         with contextlib.suppress(RuntimeError):

@@ -114,8 +114,11 @@ class Versions:
         except BaseException:
             new.abandon()
             raise
-        _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(made)),
-                      self.directory)
+        try:
+            _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(made)),
+                          self.directory)
+        finally:
+            new.close()
         # The one before is not removed: the next version gets its memory.
         retired_remove(self.directory, {made, current, *self._kept(made)})
 
