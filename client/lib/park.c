@@ -57,10 +57,36 @@ int client_may_park(const struct gpumem *file)
 	return 0;
 }
 
-int client_park(struct gpumem *file)
+int client_mappings_give(struct gpumem *file)
 {
 	const struct client_gpu_ops *ops = client_file_ops(file);
 
+	if (file->host.range.base)
+		ops->host_park(&file->host);
+	return file->device.vendor ? ops->device_park(&file->device, &file->layout) : 0;
+}
+
+int client_mappings_take(struct gpumem *file)
+{
+	const struct client_gpu_ops *ops = client_file_ops(file);
+	int rc = file->device.vendor ? ops->device_extend(&file->device, &file->layout) : 0;
+
+	if (rc == 0 && file->host.range.base)
+		rc = ops->host_extend(&file->host, &file->layout);
+	return rc;
+}
+
+void client_lease_give(struct gpumem *file)
+{
+	client_layout_cut(&file->layout, 0);
+	client_connection_release(file->connection, file->layout.lease);
+	file->connection = NULL;
+	file->layout.lease = 0;
+	file->parked = true;
+}
+
+int client_park(struct gpumem *file)
+{
 	file->on_request = false;
 	if (file->parked)
 		return 0;
@@ -68,15 +94,8 @@ int client_park(struct gpumem *file)
 	if (rc < 0)
 		return rc;
 	stream_fence();
-	if (file->host.range.base)
-		ops->host_park(&file->host);
-	if (file->device.vendor)
-		rc = ops->device_park(&file->device, &file->layout);
-	client_layout_cut(&file->layout, 0);
-	client_connection_release(file->connection, file->layout.lease);
-	file->connection = NULL;
-	file->layout.lease = 0;
-	file->parked = true;
+	rc = client_mappings_give(file);
+	client_lease_give(file);
 	/* After the lease: its end moves mtime. */
 	if (file_stamp(file, &file->stamp) < 0)
 		file->stamp = (struct client_stamp){.size = UINT64_MAX};
@@ -86,20 +105,15 @@ int client_park(struct gpumem *file)
 /* The mappings as before, or none of the memory. */
 static int mappings_return(struct gpumem *file)
 {
-	const struct client_gpu_ops *ops = client_file_ops(file);
-	int rc = 0;
-
 	if (file->layout.size == 0 && file->stamp.size)
 		return client_fail(ESTALE, "the file was emptied, or removed");
 	if (file->layout.size < file->size_min)
 		return client_fail(ESTALE,
 				   "the file was shortened to fewer than the arena's bytes");
-	if (file->device.vendor)
-		rc = ops->device_extend(&file->device, &file->layout);
-	if (rc == 0 && file->host.range.base)
-		rc = ops->host_extend(&file->host, &file->layout);
+	int rc = client_mappings_take(file);
+
 	if (rc < 0 && file->device.vendor)
-		ops->device_park(&file->device, &file->layout);
+		client_file_ops(file)->device_park(&file->device, &file->layout);
 	return rc;
 }
 
@@ -117,11 +131,7 @@ int client_unpark(struct gpumem *file)
 	if (rc == 0)
 		rc = mappings_return(file);
 	if (rc < 0) {
-		client_layout_cut(&file->layout, 0);
-		client_connection_release(file->connection, file->layout.lease);
-		file->connection = NULL;
-		file->layout.lease = 0;
-		file->parked = true;
+		client_lease_give(file);
 		return rc;
 	}
 	file->on_request = false;

@@ -78,31 +78,12 @@ static void memory_swap(struct pair *pair)
 	pair->is_switched = !pair->is_switched;
 }
 
-static int mappings_give(struct gpumem *file)
-{
-	const struct client_gpu_ops *ops = client_file_ops(file);
-
-	if (file->host.range.base)
-		ops->host_park(&file->host);
-	return file->device.vendor ? ops->device_park(&file->device, &file->layout) : 0;
-}
-
-static int mappings_take(struct gpumem *file)
-{
-	const struct client_gpu_ops *ops = client_file_ops(file);
-	int rc = file->device.vendor ? ops->device_extend(&file->device, &file->layout) : 0;
-
-	if (rc == 0 && file->host.range.base)
-		rc = ops->host_extend(&file->host, &file->layout);
-	return rc;
-}
-
 static int pair_switch(struct pair *pair)
 {
-	int rc = mappings_give(pair->file);
+	int rc = client_mappings_give(pair->file);
 
 	memory_swap(pair);
-	return rc < 0 ? rc : mappings_take(pair->file);
+	return rc < 0 ? rc : client_mappings_take(pair->file);
 }
 
 /* The memory as before; a file that does not get it back is left parked, without any. */
@@ -110,16 +91,12 @@ static void pair_restore(struct pair *pair)
 {
 	struct gpumem *file = pair->file;
 
-	mappings_give(file);
+	client_mappings_give(file);
 	memory_swap(pair);
-	if (mappings_take(file) == 0)
+	if (client_mappings_take(file) == 0)
 		return;
-	mappings_give(file);
-	client_layout_cut(&file->layout, 0);
-	client_connection_release(file->connection, file->layout.lease);
-	file->connection = NULL;
-	file->layout.lease = 0;
-	file->parked = true;
+	client_mappings_give(file);
+	client_lease_give(file);
 }
 
 static void pairs_lock(struct pair *pairs, size_t n, int (*change)(pthread_mutex_t *))
