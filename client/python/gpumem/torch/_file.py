@@ -67,7 +67,7 @@ def is_trusted(fd: int) -> bool:
         return False
 
 
-def no_view(name: str) -> PermissionError:
+def _no_view(name: str) -> PermissionError:
     return PermissionError(
         errno.EACCES, "no permission to use the file's own memory: ask its owner for write permission or to set "
         "user.gpumem.share=trusted, or load the file with mode='copy'", name)
@@ -77,13 +77,13 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
-def _open_writable(fd: int, name: str) -> int:
+def open_writable(fd: int, name: str) -> int:
     """The same file again, whatever the path leads to by now."""
     try:
         return _open(f"/proc/self/fd/{fd}", os.O_RDWR)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise no_view(name) from None
+            raise _no_view(name) from None
         raise
 
 
@@ -134,7 +134,7 @@ class File:
     # Memory
 
     def _writable_memory(self) -> FileMemory:
-        fd = _open_writable(self._fd, self.name)
+        fd = open_writable(self._fd, self.name)
         try:
             return FileMemory.open_fd(fd, self.name)
         finally:

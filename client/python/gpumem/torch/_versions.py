@@ -18,7 +18,7 @@ from .. import _header, _native
 from .._identity import Identity
 from .._memory import FileMemory
 from . import _dtypes, _tensors
-from ._file import is_trusted, no_view, torch_type
+from ._file import is_trusted, open_writable, torch_type
 from ._load import SINGLE
 from ._new_version import CURRENT, PREVIOUS, New, file_open, is_name, layout_of, link_read, published, retired_remove
 
@@ -45,10 +45,7 @@ def _memory_of(fd: int, path: str) -> FileMemory:
         memory = FileMemory.open_fd(fd, path)
         if not memory.on_cpu:
             return memory
-    try:
-        writable = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    except PermissionError:
-        raise no_view(path) from None
+    writable = open_writable(fd, path)
     try:
         return FileMemory.open_fd(writable, path)
     finally:
