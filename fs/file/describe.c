@@ -25,24 +25,34 @@ uint64_t file_data_bytes(struct file *file, uint64_t unit)
 
 #define ALL_PLACES (~0U)
 
-/* The bytes in places, bits 1 << enum memory_place, whose chunk is so; NULL: whatever the chunk. */
-static uint64_t file_bytes_where(struct file *file, enum file_wait wait, unsigned places,
-				 bool (*is_so)(const struct chunk *chunk))
+/* The bytes in places, bits 1 << enum memory_place, whose chunk is so; NULL: whatever the chunk.
+ * False: the layout is being changed, and the caller does not wait. */
+static bool bytes_where(struct file *file, enum file_wait wait, unsigned places,
+			bool (*is_so)(const struct chunk *chunk), uint64_t *bytes)
 {
 	brlock_token token;
-	uint64_t bytes = 0;
 
+	*bytes = 0;
 	if (wait == FILE_MAY_WAIT)
 		token = brlock_read_lock(&file->layout_lock);
 	else if (!brlock_read_trylock(&file->layout_lock, &token))
-		return 0;
+		return false;
 	EXTENTS_FOREACH (extent, &file->extents) {
 		const struct chunk *chunk = extent->span.chunk;
 
 		if (places >> chunk->place & 1 && (!is_so || is_so(chunk)))
-			bytes += extent->span.bytes;
+			*bytes += extent->span.bytes;
 	}
 	brlock_read_unlock(&file->layout_lock, token);
+	return true;
+}
+
+static uint64_t file_bytes_where(struct file *file, enum file_wait wait, unsigned places,
+				 bool (*is_so)(const struct chunk *chunk))
+{
+	uint64_t bytes;
+
+	bytes_where(file, wait, places, is_so, &bytes);
 	return bytes;
 }
 
@@ -66,9 +76,9 @@ uint64_t file_bytes_in(struct file *file, enum memory_place place)
 	return file_bytes_in_places(file, 1U << place);
 }
 
-uint64_t file_bytes_in_now(struct file *file, enum memory_place place)
+bool file_try_bytes_in(struct file *file, enum memory_place place, uint64_t *bytes)
 {
-	return file_bytes_where(file, FILE_NO_WAIT, 1U << place, NULL);
+	return bytes_where(file, FILE_NO_WAIT, 1U << place, NULL, bytes);
 }
 
 uint64_t file_drained(struct file *file)

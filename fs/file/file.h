@@ -150,8 +150,8 @@ int file_place_out(struct file *file, const struct file_call *call);
 /* Bytes in a place of a file in gpuN/, and in several places: bits 1 << place. */
 uint64_t file_bytes_in(struct file *file, enum memory_place place);
 uint64_t file_bytes_in_places(struct file *file, unsigned places);
-/* Bytes in a place; 0 as well while the layout changes. Does not wait. */
-uint64_t file_bytes_in_now(struct file *file, enum memory_place place);
+/* False: the layout is being changed. Does not wait. */
+bool file_try_bytes_in(struct file *file, enum memory_place place, uint64_t *bytes);
 /* Bytes in drained chunks; 0 as well while the layout changes. Does not wait. */
 uint64_t file_drained(struct file *file);
 /* The value of user.gpumem.extents: a line for each extent, "offset bytes chunk-offset kind";

@@ -197,6 +197,35 @@ static bool victims_leave(struct tiers *tiers, struct eviction *eviction)
 	return !eviction->is_served && !eviction->bytes_freed;
 }
 
+static uint64_t busy_next(struct eviction *eviction)
+{
+	struct victims *victims = &eviction->tier->victims;
+
+	scoped_lock(&eviction->tier->lock);
+	return eviction->scan_seen == victims->scans && victims->n_busy
+		   ? victims->busy[--victims->n_busy]
+		   : 0;
+}
+
+/* Waits for the files that the scan could not look at, without a lock that other threads need. */
+static void busy_files_await(struct eviction *eviction)
+{
+	struct victims *victims = &eviction->tier->victims;
+	uint64_t ino;
+
+	while ((ino = busy_next(eviction))) {
+		struct inode *inode = inode_table_get(eviction->fs->inodes, ino);
+		uint64_t bytes = inode ? file_bytes_in(inode->file, eviction->place) : 0;
+
+		pthread_mutex_lock(&eviction->tier->lock);
+		if (bytes && eviction->scan_seen == victims->scans)
+			victims_add_inode(victims, eviction->fs, inode, bytes);
+		pthread_mutex_unlock(&eviction->tier->lock);
+		if (inode)
+			inode_put(eviction->fs, inode, 1);
+	}
+}
+
 /* False: another thread has renewed the list since this thread looked. */
 static bool victims_renew(struct eviction *eviction)
 {
@@ -208,6 +237,7 @@ static bool victims_renew(struct eviction *eviction)
 	if (is_old)
 		victims_scan(victims, eviction->fs, eviction->volume, eviction->place);
 	eviction->scan_seen = victims->scans;
+	eviction->found_busy |= victims->n_busy;
 	eviction->lower_places_full |= !victims->leased;
 	return is_old;
 }
@@ -218,6 +248,8 @@ static bool victims_renew_and_leave(struct tiers *tiers, struct eviction *evicti
 
 	for (bool renewed = false; go_on && !renewed;) {
 		renewed = victims_renew(eviction);
+		if (eviction->may_block)
+			busy_files_await(eviction);
 		go_on = victims_leave(tiers, eviction);
 	}
 	return go_on;

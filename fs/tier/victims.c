@@ -108,12 +108,8 @@ static bool may_be_below(struct fs *fs, const struct volume *volume, enum memory
 	return place < PLACES;
 }
 
-static void inode_consider(struct victims *victims, struct fs *fs, struct inode *inode)
+void victims_add_inode(struct victims *victims, struct fs *fs, struct inode *inode, uint64_t bytes)
 {
-	if (!S_ISREG(atomic_load(&inode->mode)) ||
-	    (victims->volume && file_volume(inode->file) != victims->volume))
-		return;
-	uint64_t bytes = file_bytes_in_now(inode->file, victims->place);
 	struct attr_values attrs = atomic_load(&inode->attrs);
 	struct victim victim = {
 	    .ino = inode->ino,
@@ -135,6 +131,19 @@ static void inode_consider(struct victims *victims, struct fs *fs, struct inode 
 		victim_add(user, &victim);
 	else if (!victim.is_stuck)
 		victims->leased = true;
+}
+
+static void inode_consider(struct victims *victims, struct fs *fs, struct inode *inode)
+{
+	uint64_t bytes;
+
+	if (!S_ISREG(atomic_load(&inode->mode)) ||
+	    (victims->volume && file_volume(inode->file) != victims->volume))
+		return;
+	if (file_try_bytes_in(inode->file, victims->place, &bytes))
+		victims_add_inode(victims, fs, inode, bytes);
+	else if (victims->n_busy < VICTIMS_BUSY_MAX)
+		victims->busy[victims->n_busy++] = inode->ino;
 }
 
 /* Other programs and the limits of the mount make the device smaller. */
@@ -280,5 +289,6 @@ void victims_free(struct victims *victims)
 	}
 	victims->users = NULL;
 	victims->leased = false;
+	victims->n_busy = 0;
 	victims->weights = 0;
 }

@@ -15,8 +15,12 @@
  * no scan. */
 #define VICTIMS_MAX 256
 
+/* A scan names this many files that it could not look at. */
+#define VICTIMS_BUSY_MAX 16
+
 struct eviction;
 struct fs;
+struct inode;
 struct victim_user;
 struct volume;
 
@@ -36,13 +40,17 @@ struct victims {
 	struct victim_user *users;   /* with memory in the place, or asking for some */
 	uint64_t weights;	     /* of these, together */
 	bool leased;		     /* a file is not on the list for its leases alone */
-	uint64_t shared;	     /* memory of the place that files of the mount can have */
+	uint64_t busy[VICTIMS_BUSY_MAX]; /* files whose layout was being changed: not on the list */
+	unsigned n_busy;
+	uint64_t shared; /* memory of the place that files of the mount can have */
 };
 
 /* Replaces the list by the files without a lease that have memory in the place: on the volume's
  * device, or in system memory. */
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
 		  enum memory_place place);
+/* A file with bytes in the place. */
+void victims_add_inode(struct victims *victims, struct fs *fs, struct inode *inode, uint64_t bytes);
 /* A user that asks for memory has a share too, until the next scan. */
 void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid);
 /* Takes the file that leaves next for the eviction from the list, and sets *max_bytes to the bytes
