@@ -27,7 +27,7 @@ say     = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 
 # --- sources and programs
 
-SOURCES  := $(wildcard common/*.c common/*/*.c backend/*.c backend/*/*.c fs/*/*.c fs/*/*/*.c)
+SOURCES  := $(wildcard common/*.c common/*/*.c backend/*.c backend/*/*.c backend/*/*/*.c fs/*/*.c fs/*/*/*.c)
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o)
 LIBRARY  := $(OUT)/libgpumemfs.a
 PROGRAM  := $(OUT)/gpumemfs

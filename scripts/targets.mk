@@ -52,7 +52,7 @@ check-engines: setup-check all client driver-programs
 
 .PHONY: format
 format:
-	$(Q)BUILD='$(BUILD)' scripts/clang-format -i $(wildcard common/*.[ch] common/*/*.[ch] backend/*.[ch] backend/*/*.[ch] fs/*/*.[ch] fs/*/*/*.[ch] client/*/*.[ch] client/*/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+	$(Q)BUILD='$(BUILD)' scripts/clang-format -i $(wildcard common/*.[ch] common/*/*.[ch] backend/*.[ch] backend/*/*.[ch] backend/*/*/*.[ch] fs/*/*.[ch] fs/*/*/*.[ch] client/*/*.[ch] client/*/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 
 # --- installation
 

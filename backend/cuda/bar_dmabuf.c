@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "backend/cuda/bar_way.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "common/cleanup.h"
 
 /* Estimated: half of Vulkan's cost, for the export and the page tables of the mapping. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/cuda/bar_way.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "common/cleanup.h"
 
 /* Estimated: like an import into Vulkan, pinning walks the pages in the driver. */

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 
 #define BAR_REASON_MAX 160
 

@@ -5,7 +5,7 @@
 #ifndef BACKEND_CUDA_IPC_H
 #define BACKEND_CUDA_IPC_H
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 
 struct cuda_device;
 

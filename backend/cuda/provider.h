@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/bar.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/cuda/peers.h"
 #include "backend/cuda/va.h"
 #include "common/cacheline.h"

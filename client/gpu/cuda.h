@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 
 #define CLIENT_CUDA_FIELD(need, field, symbol, arguments) gm_CUresult(*field) arguments;
 struct client_cuda {

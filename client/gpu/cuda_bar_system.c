@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "client/gpu/cuda_bar.h"
 
 static int system_open(const struct bar_device *device, void **state, char *reason)

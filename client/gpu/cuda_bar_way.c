@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "client/core/driver_thread.h"
 
 /* The driver of Vulkan runs in the driver thread. CUDA does not: a process has one CUDA, which is

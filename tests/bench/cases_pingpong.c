@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/stream/stream.h"
 #include "client/lib/gpumem.h"
 #include "tests/bench/cases.h"

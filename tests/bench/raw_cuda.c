@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/bar_way.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "backend/stream/stream.h"
 #include "tests/bench/raw.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vulkan/vulkan.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 #include "tests/driver/selftest.h"
 
 #define ROW(need, field, symbol, ...) #symbol,

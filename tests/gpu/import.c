@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 #include "tests/gpu/share.h"
 
 #define PIECES_MAX 4096

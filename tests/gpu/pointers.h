@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 #include "client/lib/gpumem.h"
 #include "common/number.h"
 #include "tests/bench/measure.h"

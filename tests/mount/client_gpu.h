@@ -7,7 +7,7 @@
 
 #include <dlfcn.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 #include "tests/mount/client.h"
 
 /* clang-format off */

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 
 /* Value for GPUMEM_PRELOAD_AFTER: reads and writes never take leases. */
 #define NEVER "1000000000000"

@@ -44,12 +44,12 @@ static inline unsigned cells_read(const char *line, char cells[][CELL_MAX], unsi
 static inline void sources_each(void (*each)(const char *path, const char *file, void *context),
 				void *context)
 {
-	static const char *const sources[] = {"fs/*/*.[ch]",	       "fs/*/*/*.[ch]",
-					      "backend/*.[ch]",	       "backend/*/*.[ch]",
-					      "client/core/*.[ch]",    "client/gpu/*.[ch]",
-					      "client/lib/*.[ch]",     "client/lib/*/*.[ch]",
-					      "client/preload/*.[ch]", "client/preload/*/*.[ch]",
-					      "common/*.[ch]",	       "common/*/*.[ch]"};
+	static const char *const sources[] = {
+	    "fs/*/*.[ch]",	     "fs/*/*/*.[ch]",		"backend/*.[ch]",
+	    "backend/*/*.[ch]",	     "backend/*/*/*.[ch]",	"client/core/*.[ch]",
+	    "client/gpu/*.[ch]",     "client/lib/*.[ch]",	"client/lib/*/*.[ch]",
+	    "client/preload/*.[ch]", "client/preload/*/*.[ch]", "common/*.[ch]",
+	    "common/*/*.[ch]"};
 	char pattern[PATH_MAX], root[PATH_MAX];
 	glob_t found;
 

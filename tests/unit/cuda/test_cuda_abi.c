@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Compares backend/cuda/abi.h with the real headers: a difference does not compile. The part of a
- * missing header is skipped, and the program prints the skip and exits 77 if no part was compared.
+/* Compares backend/cuda/driver/abi.h with the real headers: a difference does not compile. The part
+ * of a missing header is skipped, and the program prints the skip and exits 77 if no part was
+ * compared.
  */
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 
 #include <stdio.h>
 

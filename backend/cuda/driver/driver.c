@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "backend/cuda/driver.h"
+#include "backend/cuda/driver/driver.h"
 
 #include <errno.h>
 #include <stdio.h>

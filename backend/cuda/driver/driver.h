@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Loads CUDA and NVML at run time, and is the only place that turns CUDA's results into errnos. */
-#ifndef BACKEND_CUDA_DRIVER_H
-#define BACKEND_CUDA_DRIVER_H
+#ifndef BACKEND_CUDA_DRIVER_DRIVER_H
+#define BACKEND_CUDA_DRIVER_DRIVER_H
 
 #include <stdbool.h>
 
-#include "backend/cuda/abi.h"
+#include "backend/cuda/driver/abi.h"
 #include "common/driver_library.h"
 
 #define CUDA_FIELD(need, field, symbol, arguments) gm_CUresult(*field) arguments;

@@ -7,8 +7,8 @@
  * The function lists have the names of exported symbols. cuda.h renames many functions to
  * versioned names (to the linker cuMemHostRegister is cuMemHostRegister_v2), and dlsym needs the
  * versioned name. X(need, field, symbol, arguments); need is REQUIRED or OPTIONAL. */
-#ifndef BACKEND_CUDA_ABI_H
-#define BACKEND_CUDA_ABI_H
+#ifndef BACKEND_CUDA_DRIVER_ABI_H
+#define BACKEND_CUDA_DRIVER_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
