@@ -4,7 +4,7 @@
 # libgpumem.so.0. The sources of backend/ that the library needs are compiled a second time, for a shared library.
 
 CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/core/version.h)
-CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/lib/*.c client/lib/*/*.c) \
+CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/gpu/*/*.c client/lib/*.c client/lib/*/*.c) \
 	$(addprefix backend/cuda/,driver/driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
 	backend/vulkan_loader/loader.c \
 	$(wildcard backend/stream/*.c) $(addprefix common/,driver_library.c io.c ipc_memory.c mounts.c number.c runtime_dir.c text/utf8.c)

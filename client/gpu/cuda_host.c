@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* CPU addresses of GPU memory, through the best of the ways of cuda_bar.h: the chunks are mapped
+/* CPU addresses of GPU memory, through the best of the ways of cuda/bar.h: the chunks are mapped
  * side by side into one reserved range. */
 #include <errno.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include <sys/xattr.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda/bar.h"
 #include "client/gpu/cuda_ops.h"
 
 struct host_map {

@@ -4,7 +4,7 @@
 #ifndef CLIENT_GPU_CUDA_OPS_H
 #define CLIENT_GPU_CUDA_OPS_H
 
-#include "client/gpu/cuda.h"
+#include "client/gpu/cuda/cuda.h"
 #include "client/gpu/gpu.h"
 
 /* The state of a client_device_map starts with this. */

@@ -8,7 +8,7 @@
 
 #include "client/core/answer.h"
 #include "client/core/error.h"
-#include "client/gpu/cuda.h"
+#include "client/gpu/cuda/cuda.h"
 #include "client/gpu/program.h"
 #include "common/ipc_memory.h"
 #include "common/protocol.h"

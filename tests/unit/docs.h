@@ -45,11 +45,11 @@ static inline void sources_each(void (*each)(const char *path, const char *file,
 				void *context)
 {
 	static const char *const sources[] = {
-	    "fs/*/*.[ch]",	     "fs/*/*/*.[ch]",		"backend/*.[ch]",
-	    "backend/*/*.[ch]",	     "backend/*/*/*.[ch]",	"client/core/*.[ch]",
-	    "client/gpu/*.[ch]",     "client/lib/*.[ch]",	"client/lib/*/*.[ch]",
-	    "client/preload/*.[ch]", "client/preload/*/*.[ch]", "common/*.[ch]",
-	    "common/*/*.[ch]"};
+	    "fs/*/*.[ch]",	   "fs/*/*/*.[ch]",	    "backend/*.[ch]",
+	    "backend/*/*.[ch]",	   "backend/*/*/*.[ch]",    "client/core/*.[ch]",
+	    "client/gpu/*.[ch]",   "client/gpu/*/*.[ch]",   "client/lib/*.[ch]",
+	    "client/lib/*/*.[ch]", "client/preload/*.[ch]", "client/preload/*/*.[ch]",
+	    "common/*.[ch]",	   "common/*/*.[ch]"};
 	char pattern[PATH_MAX], root[PATH_MAX];
 	glob_t found;
 

@@ -16,7 +16,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/output/output.h"
 #include "client/core/error.h"
-#include "client/gpu/cuda_process.h"
+#include "client/gpu/cuda/process.h"
 #include "common/cleanup.h"
 #include "common/number.h"
 

@@ -11,7 +11,7 @@
 #include "client/core/error.h"
 #include "client/core/mount.h"
 #include "client/core/process.h"
-#include "client/gpu/cuda_kernel.h"
+#include "client/gpu/cuda/kernel.h"
 #include "client/lib/file.h"
 #include "client/lib/gpumem.h"
 

@@ -7,7 +7,7 @@
 #include "backend/cuda/provider.h"
 #include "backend/stream/stream.h"
 #include "client/core/driver_thread.h"
-#include "client/gpu/cuda.h"
+#include "client/gpu/cuda/cuda.h"
 #include "tests/unit/client_fixture.h"
 
 #define CHUNKS 3

@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda.h"
-#include "client/gpu/cuda_process.h"
+#include "client/gpu/cuda/cuda.h"
+#include "client/gpu/cuda/process.h"
 
 #define LOCK_TIMEOUT_MS 10000
 

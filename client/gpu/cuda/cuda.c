@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/gpu/cuda.h"
+#include "client/gpu/cuda/cuda.h"
 
 #include <errno.h>
 #include <pthread.h>

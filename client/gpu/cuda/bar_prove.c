@@ -14,7 +14,7 @@
 
 #include "backend/stream/stream.h"
 #include "client/core/private_fd.h"
-#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda/bar.h"
 
 #define SAMPLE_BYTES 4096
 #define SAMPLES	     3

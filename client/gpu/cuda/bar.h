@@ -9,7 +9,7 @@
 
 #include "backend/cuda/bar_way.h"
 #include "client/core/answer.h"
-#include "client/gpu/cuda.h"
+#include "client/gpu/cuda/cuda.h"
 
 extern const struct bar_way cuda_bar_system;
 

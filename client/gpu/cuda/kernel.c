@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda.h"
-#include "client/gpu/cuda_kernel.h"
+#include "client/gpu/cuda/cuda.h"
+#include "client/gpu/cuda/kernel.h"
 
 typedef struct gm_CUmod_st *gm_CUmodule;
 typedef struct gm_CUfunc_st *gm_CUfunction;

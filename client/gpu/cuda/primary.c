@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "client/core/error.h"
-#include "client/gpu/cuda.h"
-#include "client/gpu/cuda_primary.h"
+#include "client/gpu/cuda/cuda.h"
+#include "client/gpu/cuda/primary.h"
 
 static int device_get(const struct client_cuda **cuda, int number, gm_CUdevice *device)
 {

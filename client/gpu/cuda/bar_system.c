@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "backend/cuda/driver/driver.h"
-#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda/bar.h"
 
 static int system_open(const struct bar_device *device, void **state, char *reason)
 {

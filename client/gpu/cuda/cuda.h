@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* libcuda, used by a library inside a program: loaded by the first call that needs the driver;
  * never makes a context. */
-#ifndef CLIENT_GPU_CUDA_H
-#define CLIENT_GPU_CUDA_H
+#ifndef CLIENT_GPU_CUDA_CUDA_H
+#define CLIENT_GPU_CUDA_CUDA_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/gpu/cuda_bar_way.h"
+#include "client/gpu/cuda/bar_way.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static bool driver_is_in_use(void)
 }
 
 /* Decided by the first mapping, because a driver stays in the table where it was opened. A process
- * that may not have a second table uses its only one. Under the lock of cuda_bar.c. */
+ * that may not have a second table uses its only one. Under the lock of bar.c. */
 static bool driver_thread_usable(void)
 {
 	static enum { UNDECIDED, DRIVER_THREAD, CALLER_THREAD } chosen_thread;

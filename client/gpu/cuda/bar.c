@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda/bar.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 #include "client/core/error.h"
 #include "client/core/process.h"
-#include "client/gpu/cuda_bar_way.h"
+#include "client/gpu/cuda/bar_way.h"
 #include "common/cleanup.h"
 #include "common/ipc_memory.h"
 

@@ -4,7 +4,7 @@
 #ifndef CLIENT_GPU_CUDA_BAR_WAY_H
 #define CLIENT_GPU_CUDA_BAR_WAY_H
 
-#include "client/gpu/cuda_bar.h"
+#include "client/gpu/cuda/bar.h"
 
 /* Sets the state and on_driver_thread. 0 or -errno, with the reason. */
 int client_way_open(struct client_bar *bar, char *reason);
