@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "common/descriptors.h"
 #include "common/io.h"
 #include "common/log.h"
+#include "common/system/descriptors.h"
 
 struct disk_chunk {
 	struct chunk chunk;

@@ -7,7 +7,7 @@ CLIENT_VERSION := $(shell sed -n 's/.*GPUMEMFS_VERSION "\(.*\)"/\1/p' fs/core/ve
 CLIENT_SOURCES := $(wildcard client/core/*.c client/gpu/*.c client/gpu/*/*.c client/lib/*.c client/lib/*/*.c) \
 	$(addprefix backend/cuda/,driver/driver.c bar_dmabuf.c bar_gdrcopy.c bar_vulkan.c) \
 	backend/vulkan_loader/loader.c \
-	$(wildcard backend/stream/*.c) $(addprefix common/,driver_library.c io.c ipc_memory.c mounts.c number.c runtime_dir.c text/utf8.c)
+	$(wildcard backend/stream/*.c) $(addprefix common/,driver_library.c io.c number.c system/ipc_memory.c system/mounts.c system/runtime_dir.c text/utf8.c)
 CLIENT_OBJECTS := $(CLIENT_SOURCES:%.c=$(OUT)/pic/%.o)
 CLIENT_LIBRARY := $(OUT)/libgpumem.so.0
 # For the command, which runs without an installed library, and for the unit tests, which may replace the functions of

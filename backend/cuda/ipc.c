@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/cuda/provider.h"
-#include "common/ipc_memory.h"
+#include "common/system/ipc_memory.h"
 
 int cuda_import_result(struct cuda_device *device, gm_CUresult result, const char *call)
 {

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "backend/host/host.h"
-#include "common/descriptors.h"
 #include "common/log.h"
+#include "common/system/descriptors.h"
 
 /* System memory is bounded by the pool alone. */
 static int count_bytes(struct host_device *device, enum memory_place place, uint64_t bytes)

@@ -21,8 +21,8 @@
 #include "backend/system/bounded.h"
 #include "backend/system/tmpfs.h"
 #include "common/cleanup.h"
-#include "common/descriptors.h"
 #include "common/log.h"
+#include "common/system/descriptors.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U

@@ -29,7 +29,7 @@ mount-programs: cli
 every-object: $(CLI_OBJECTS)
 
 # The sources of common/ that the command needs.
-CLI_COMMON := $(addprefix $(OUT)/obj/common/,attributes.o descriptors.o text/closest.o)
+CLI_COMMON := $(addprefix $(OUT)/obj/common/,attributes.o system/descriptors.o text/closest.o)
 
 $(CLI_PROGRAM) $(OUT)/bundled/gpumem: $(CLI_OBJECTS) $(OUT)/obj/common/number.o $(CLI_COMMON) $(CLIENT_ARCHIVE)
 	$(call say,LINK,$@)

@@ -12,7 +12,7 @@
 #include "client/cli/mountpoint.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 
 /* Fails for users other than the user of the mount: fusermount3 would say that there is no such
  * mount. */

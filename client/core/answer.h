@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/ipc_memory.h"
 #include "common/protocol.h"
+#include "common/system/ipc_memory.h"
 
 #define CLIENT_CHUNK_ALIGN (2ULL << 20)
 /* The limit for a layout: no file of gpumemfs has more chunks, and an answer without end stops

@@ -19,7 +19,7 @@
 #include "client/core/process.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 
 /* How a descriptor gets from the program's table into the thread's. The library keeps no descriptor
  * open for this in the program's table, because the program may close any. The thread listens at a

@@ -17,8 +17,8 @@
 #include "client/core/private_fd.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/mounts.h"
-#include "common/runtime_dir.h"
+#include "common/system/mounts.h"
+#include "common/system/runtime_dir.h"
 #include "common/text/utf8.h"
 
 /* The daemon of a new mount binds its socket within milliseconds of its first answer. */

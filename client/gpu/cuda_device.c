@@ -9,7 +9,7 @@
 
 #include "client/core/error.h"
 #include "client/gpu/cuda_ops.h"
-#include "common/ipc_memory.h"
+#include "common/system/ipc_memory.h"
 
 /* A set of devices is a word: the bit is CUDA's number of the device. */
 #define DEVICES_MAX 64

@@ -10,8 +10,8 @@
 #include "client/core/error.h"
 #include "client/gpu/cuda/cuda.h"
 #include "client/gpu/program.h"
-#include "common/ipc_memory.h"
 #include "common/protocol.h"
+#include "common/system/ipc_memory.h"
 #include "common/vector.h"
 
 /* The driver takes 650 us for the first export of an allocation on an H200, and 25 us for each

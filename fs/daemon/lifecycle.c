@@ -8,7 +8,7 @@
 
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/ahead/ahead.h"
 #include "fs/control/facts.h"
 #include "fs/control/snapshot.h"

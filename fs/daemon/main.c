@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 #include "fs/control/access_log_file.h"
 #include "fs/control/nodes.h"
 #include "fs/core/background.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 #include "fs/core/background.h"
 #include "fs/core/fs.h"
 

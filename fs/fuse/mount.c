@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/core/fs.h"
 #include "fs/fuse/capabilities.h"
 #include "fs/fuse/channel.h"

@@ -13,7 +13,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/core/caller.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"

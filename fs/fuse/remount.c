@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/fuse/internal.h"
 #include "fs/options/options.h"
 

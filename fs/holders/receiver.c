@@ -13,7 +13,7 @@
 #include <utlist.h>
 
 #include "common/cleanup.h"
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 #include "fs/holders/internal.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/ledger/ledger.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/mounts.h"
 #include "common/protocol.h"
+#include "common/system/mounts.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
 #include "fs/keeper/internal.h"

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/descriptors.h"
 #include "common/log.h"
+#include "common/system/descriptors.h"
 #include "fs/core/timeline.h"
 #include "fs/keeper/ipc.h"
 #include "fs/keeper/systemd_fdstore.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "common/runtime_dir.h"
+#include "common/system/runtime_dir.h"
 #include "fs/keeper/daemonize.h"
 #include "fs/keeper/fd_table.h"
 #include "fs/keeper/ipc.h"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 
 #define IPC_MAGIC 0x4b454550u /* "PEEK" in the memory of a little-endian machine */
 

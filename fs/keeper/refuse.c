@@ -11,7 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/keeper/fuse_init.h"
 #include "fs/keeper/internal.h"

@@ -11,7 +11,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 
 #define FIRST_FD 3
 

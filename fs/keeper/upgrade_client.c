@@ -12,8 +12,8 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mounts.h"
-#include "common/runtime_dir.h"
+#include "common/system/mounts.h"
+#include "common/system/runtime_dir.h"
 #include "fs/keeper/ipc.h"
 
 #define TRIES  100

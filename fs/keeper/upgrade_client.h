@@ -5,7 +5,7 @@
 #ifndef FS_KEEPER_UPGRADE_CLIENT_H
 #define FS_KEEPER_UPGRADE_CLIENT_H
 
-/* The kind in the name of a keeper's socket: common/runtime_dir.h. */
+/* The kind in the name of a keeper's socket: common/system/runtime_dir.h. */
 #define UPGRADE_KIND "keeper"
 
 /* Returns when this program serves the mount, or the upgrade has failed: the exit status. On

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "common/descriptors.h"
 #include "common/protocol.h"
+#include "common/system/descriptors.h"
 #include "fs/core/fs.h"
 #include "fs/ledger/ledger.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/mounts.h"
 #include "common/number.h"
-#include "common/sd_notify.h"
+#include "common/system/mounts.h"
+#include "common/system/sd_notify.h"
 #include "common/text/closest.h"
 #include "fs/options/recovery.h"
 #include "fs/options/table.h"

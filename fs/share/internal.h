@@ -25,7 +25,7 @@
 #include <stdbool.h>
 
 #include "common/hash.h"
-#include "common/runtime_dir.h"
+#include "common/system/runtime_dir.h"
 #include "fs/core/fs.h"
 #include "fs/file/export.h"
 #include "fs/share/delegation.h"

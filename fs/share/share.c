@@ -14,8 +14,8 @@
 
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/descriptors.h"
 #include "common/log.h"
+#include "common/system/descriptors.h"
 #include "common/vector.h"
 #include "fs/core/worker.h"
 #include "fs/holders/holds.h"

@@ -21,7 +21,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 #include "fs/keeper/fdstore.h"
 #include "fs/share/binder.h"
 #include "fs/share/internal.h"

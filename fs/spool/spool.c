@@ -12,7 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 #include "common/vector.h"
 #include "fs/core/background.h"
 #include "fs/core/worker.h"

@@ -18,7 +18,7 @@
 #include "common/cleanup.h"
 #include "common/io.h"
 #include "common/log.h"
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 #include "fs/spool/internal.h"
 
 #define STATE ".spool"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,8 +13,8 @@
 
 #include "client/cli/output/output.h"
 #include "common/cleanup.h"
-#include "common/mounts.h"
 #include "common/number.h"
+#include "common/system/mounts.h"
 
 /* More than a daemon writes about all of its leases: the text of a lying mount could be endless. */
 #define TEXT_MAX (64U << 20)

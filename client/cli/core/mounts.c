@@ -16,7 +16,7 @@
 #include "client/cli/core/cli.h"
 #include "client/cli/output/output.h"
 #include "common/cleanup.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 
 /* A daemon that has not answered after this time hangs. */
 #define ANSWER_MS 5000

@@ -15,8 +15,8 @@
 #include "client/cli/output/output.h"
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/descriptors.h"
 #include "common/number.h"
+#include "common/system/descriptors.h"
 
 #define THREADS_USUAL 24
 #define TICK_SECONDS  0.1

@@ -11,7 +11,7 @@
 #include "client/cli/cp/cp.h"
 #include "client/core/beneath.h"
 #include "common/cleanup.h"
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 
 int cp_base_keep(struct cp *cp, int fd)
 {

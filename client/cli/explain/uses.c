@@ -14,8 +14,8 @@
 
 #include "client/cli/core/facts.h"
 #include "common/cleanup.h"
-#include "common/mounts.h"
 #include "common/number.h"
+#include "common/system/mounts.h"
 #include "common/vector.h"
 
 struct search {

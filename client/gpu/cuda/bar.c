@@ -13,7 +13,7 @@
 #include "client/core/process.h"
 #include "client/gpu/cuda/bar_way.h"
 #include "common/cleanup.h"
-#include "common/ipc_memory.h"
+#include "common/system/ipc_memory.h"
 
 /* The best way first, for a program that uses CUDA. In any other program the library avoids CUDA,
  * because CUDA does not survive a fork and a child may want to use CUDA. Such a program tries

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 #include "client/cli/output/output.h"
 #include "client/cli/output/progress.h"
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 
 #include <pty.h>
 #include <string.h>

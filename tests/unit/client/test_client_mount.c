@@ -16,8 +16,8 @@
 
 #include "client/core/error.h"
 #include "client/lib/gpumem.h"
-#include "common/mounts.h"
 #include "common/protocol.h"
+#include "common/system/mounts.h"
 #include "tests/unit/unit.h"
 
 /* Answers of a mount to GPUMEM_IOC_SOCKET. The library calls this function instead of libc's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/ipc_memory.h"
+#include "common/system/ipc_memory.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/mounts.h"
+#include "common/system/mounts.h"
 
 #include <stdlib.h>
 #include <string.h>

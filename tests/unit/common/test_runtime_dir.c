@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/runtime_dir.h"
+#include "common/system/runtime_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>

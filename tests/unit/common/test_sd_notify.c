@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 
 #include <errno.h>
 #include <stddef.h>

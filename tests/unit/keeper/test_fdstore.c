@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The daemon's end of the IPC channel, with a keeper at the other end, and with a peer that is no
  * keeper. */
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 #include "fs/keeper/fdstore.h"
 
 #include <errno.h>

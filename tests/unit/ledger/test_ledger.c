@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 #include "fs/attributes/inode_attributes.h"
 #include "fs/control/snapshot.h"
 #include "fs/control/texts.h"

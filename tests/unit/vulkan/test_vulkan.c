@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 #include "tests/unit/vulkan_fixture.h"
 
 /* A GPU that the CPU simulates says so, and is no choice of backend=auto. */

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Messages to a service manager: the protocol of sd_notify(3), a datagram to $NOTIFY_SOCKET,
  * without libsystemd. Without $NOTIFY_SOCKET the functions have no effect. */
-#ifndef COMMON_SD_NOTIFY_H
-#define COMMON_SD_NOTIFY_H
+#ifndef COMMON_SYSTEM_SD_NOTIFY_H
+#define COMMON_SYSTEM_SD_NOTIFY_H
 
 #include <stdbool.h>
 #include <stdint.h>

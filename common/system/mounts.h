@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Which file systems are mounted where, from /proc/self/mountinfo, whose files processes map, from
  * /proc/PID/maps, and unmounting. For the daemon, the library and the command. */
-#ifndef COMMON_MOUNTS_H
-#define COMMON_MOUNTS_H
+#ifndef COMMON_SYSTEM_MOUNTS_H
+#define COMMON_SYSTEM_MOUNTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

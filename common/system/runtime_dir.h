@@ -4,8 +4,8 @@
  * $XDG_RUNTIME_DIR/gpumemfs, /run/user/UID/gpumemfs or, with a random name,
  * /tmp/gpumemfs-UID-XXXXXX. So a socket found there was made by the user, and other users cannot
  * take the name first. */
-#ifndef COMMON_RUNTIME_DIR_H
-#define COMMON_RUNTIME_DIR_H
+#ifndef COMMON_SYSTEM_RUNTIME_DIR_H
+#define COMMON_SYSTEM_RUNTIME_DIR_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/descriptors.h"
+#include "common/system/descriptors.h"
 
 #include <errno.h>
 #include <sys/resource.h>

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* Memory of cudaMalloc. CUDA gives it to other processes by a handle of 64 bytes and not by a
  * descriptor: so the handle is put into a sealed memfd, which goes wherever descriptors go. */
-#ifndef COMMON_IPC_MEMORY_H
-#define COMMON_IPC_MEMORY_H
+#ifndef COMMON_SYSTEM_IPC_MEMORY_H
+#define COMMON_SYSTEM_IPC_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

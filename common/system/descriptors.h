@@ -4,8 +4,8 @@
  * own work: sockets, /dev/fuse, the journal, the spool, memory on its way to a client. The kernel
  * gives out the lowest free number, so the reserve is the numbers just below the limit.
  * Also: sending a descriptor beside a message. */
-#ifndef COMMON_DESCRIPTORS_H
-#define COMMON_DESCRIPTORS_H
+#ifndef COMMON_SYSTEM_DESCRIPTORS_H
+#define COMMON_SYSTEM_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "common/sd_notify.h"
+#include "common/system/sd_notify.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
-#include "common/descriptors.h"
 #include "common/log.h"
 #include "common/number.h"
+#include "common/system/descriptors.h"
 
 #define PATIENCE_SECONDS 2
 
