@@ -16,7 +16,7 @@ CLIENT_ARCHIVE := $(OUT)/libgpumem-client.a
 # For unmodified programs: replacements for functions of libc, and the library's code without the files that need jansson.
 PRELOAD_SOURCES := $(wildcard client/preload/*.c client/preload/*/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(OUT)/pic/%.o) \
-	$(filter-out $(addprefix $(OUT)/pic/client/lib/,arena%.o safetensors/%.o torch.o),$(CLIENT_OBJECTS))
+	$(filter-out $(addprefix $(OUT)/pic/client/lib/,arena/%.o safetensors/%.o),$(CLIENT_OBJECTS))
 PRELOAD_LIBRARY := $(OUT)/libgpumem-preload.so
 CLIENT_DEST     = $(DESTDIR)$(LIBDIR)
 CLIENT_MAN      = $(DESTDIR)$(PREFIX)/share/man/man3

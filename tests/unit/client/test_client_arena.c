@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* The ranges of an arena, compared with a model that knows the owner of every unit. */
-#include "client/lib/arena_ranges.h"
+#include "client/lib/arena/ranges.h"
 
 #include <errno.h>
 #include <stdlib.h>

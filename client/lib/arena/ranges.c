@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/lib/arena_ranges.h"
+#include "client/lib/arena/ranges.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 #include "client/core/error.h"
 #include "client/core/process.h"
 #include "client/gpu/cuda/primary.h"
-#include "client/lib/arena.h"
+#include "client/lib/arena/arena.h"
 #include "client/lib/gpumem.h"
 #include "common/cleanup.h"
 

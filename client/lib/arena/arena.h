@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: The gpumemfs authors */
 /* An allocator whose memory is a file that grows: its device addresses are reserved once, and the
  * file is extended in steps. The functions return 0 or -errno; gpumem.h has the contracts. */
-#ifndef CLIENT_LIB_ARENA_H
-#define CLIENT_LIB_ARENA_H
+#ifndef CLIENT_LIB_ARENA_ARENA_H
+#define CLIENT_LIB_ARENA_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>

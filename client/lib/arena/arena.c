@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-#include "client/lib/arena.h"
+#include "client/lib/arena/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "client/core/beneath.h"
 #include "client/core/error.h"
 #include "client/core/process.h"
-#include "client/lib/arena_ranges.h"
+#include "client/lib/arena/ranges.h"
 #include "client/lib/create.h"
 #include "client/lib/file.h"
 #include "client/lib/listener.h"
