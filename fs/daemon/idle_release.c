@@ -10,7 +10,7 @@
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/ahead/ahead.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/ledger/ledger.h"
 #include "fs/tier/tier.h"

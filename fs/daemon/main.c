@@ -12,7 +12,7 @@
 #include "common/system/sd_notify.h"
 #include "fs/control/access_log_file.h"
 #include "fs/control/nodes.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
 #include "fs/daemon/gpu_faults.h"

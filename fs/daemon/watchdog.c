@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "common/system/sd_notify.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/fs.h"
 
 /* The number of stuck workers that means that requests wait: all workers; with rings a single

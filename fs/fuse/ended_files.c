@@ -9,7 +9,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/fuse/internal.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "common/cacheline.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/fuse/page_drop.h"
 #include "fs/fuse/prefetch.h"
 #include "fs/fuse/session.h"

@@ -91,7 +91,8 @@ void session_drop_pages(struct session *session, struct inode *inode)
 	if (!atomic_load(&inode->unseen.pages))
 		return;
 	scoped_lock(&drop->lock);
-	if (drop->stopping || !drop->background.work || drop->n_inodes == PAGE_DROP_FILES)
+	if (drop->stopping || !atomic_load(&drop->background.running) ||
+	    drop->n_inodes == PAGE_DROP_FILES)
 		return;
 	inode_ref(inode);
 	drop->inodes[drop->n_inodes++] = inode;

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "fs/core/background.h"
+#include "common/background.h"
 
 struct inode;
 struct session;

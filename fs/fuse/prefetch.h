@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fs/core/background.h"
+#include "common/background.h"
 
 struct session;
 

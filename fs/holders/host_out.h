@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "fs/core/background.h"
+#include "common/background.h"
 
 struct fs;
 struct inode;

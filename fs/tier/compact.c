@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "backend/pool.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/core/worker.h"
 #include "fs/file/file.h"

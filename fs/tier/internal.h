@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
-#include "fs/core/background.h"
+#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/tier/victims.h"
 #include "fs/tree/inode.h"
