@@ -108,7 +108,7 @@ void device_fail(struct device *device, const char *cause)
 	if (atomic_exchange(&device->failed, true))
 		return;
 	log_error("%s (%s): %s; its files answer with EIO %s", device->label, device->name, cause,
-		  atomic_load(&device->backend->resetter.running)
+		  atomic_load(&device->backend->resetter.background.running)
 		      ? "until the GPU is reset"
 		      : "from now on: reset the GPU and remount");
 	reset_wake(device->backend);
@@ -118,7 +118,7 @@ enum device_health device_health(struct device *device)
 {
 	if (!atomic_load(&device->failed))
 		return DEVICE_OK;
-	return atomic_load(&device->backend->resetter.running) &&
+	return atomic_load(&device->backend->resetter.background.running) &&
 		       !atomic_load(&device->health.given_up)
 		   ? DEVICE_RESETTING
 		   : DEVICE_FAILED;

@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/bar_cache.h"
-#include "common/cleanup.h"
+#include "common/background.h"
 #include "common/clock.h"
 #include "common/log.h"
 
@@ -113,49 +113,33 @@ static int64_t device_check(struct resetter *resetter, struct device *device,
 	return failing->failed_at ? failing->due : NEVER;
 }
 
-/* lock is held. */
-static void resetter_sleep(struct resetter *resetter, int64_t due)
+static int ms_until(int64_t due)
 {
-	if (due == NEVER)
-		pthread_cond_wait(&resetter->changed, &resetter->lock);
-	else
-		clock_cond_wait(&resetter->changed, &resetter->lock, due * CLOCK_MS);
+	int64_t now = clock_ms();
+
+	return due == NEVER ? -1 : due > now ? (int)(due - now) : 0;
 }
 
-static void *reset_thread_main(void *pointer)
+static void reset_work(struct background *background)
 {
-	struct backend *backend = pointer;
-	struct resetter *resetter = &backend->resetter;
+	struct backend *backend = background->context;
 	struct failing patients[BACKEND_DEVICES_MAX] = {0};
+	int64_t due;
 
-	pthread_mutex_lock(&resetter->lock);
-	while (!resetter->ending) {
-		int64_t due = NEVER;
-
-		resetter->called = false;
-		pthread_mutex_unlock(&resetter->lock);
+	do {
+		due = NEVER;
 		for (unsigned i = 0; i < backend->n_devices; i++) {
-			int64_t next = device_check(resetter, backend->devices[i], &patients[i]);
+			int64_t next =
+			    device_check(&backend->resetter, backend->devices[i], &patients[i]);
 
 			due = next < due ? next : due;
 		}
-		pthread_mutex_lock(&resetter->lock);
-		if (!resetter->ending && !resetter->called)
-			resetter_sleep(resetter, due);
-	}
-	pthread_mutex_unlock(&resetter->lock);
-	return NULL;
+	} while (background_wait(background, ms_until(due)));
 }
 
 void reset_wake(struct backend *backend)
 {
-	struct resetter *resetter = &backend->resetter;
-
-	if (!atomic_load(&resetter->running))
-		return;
-	scoped_lock(&resetter->lock);
-	resetter->called = true;
-	pthread_cond_signal(&resetter->changed);
+	background_wake(&backend->resetter.background);
 }
 
 int reset_start(struct backend *backend, const struct reset_watch *watch)
@@ -165,31 +149,14 @@ int reset_start(struct backend *backend, const struct reset_watch *watch)
 	if (!backend->ops->reset)
 		return 0;
 	resetter->watch = *watch;
-	resetter->ending = false;
-	pthread_mutex_init(&resetter->lock, NULL);
-	pthread_cond_init(&resetter->changed, NULL);
-	atomic_store(&resetter->running, true);
-	int error = pthread_create(&resetter->thread, NULL, reset_thread_main, backend);
+	int rc = background_start(&resetter->background, reset_work, backend);
 
-	if (!error)
-		return 0;
-	atomic_store(&resetter->running, false);
-	log_warn("no thread to reset failed GPUs: %s", strerror(error));
-	return -error;
+	if (rc < 0)
+		log_warn("no thread to reset failed GPUs: %s", strerror(-rc));
+	return rc;
 }
 
-/* lock and changed stay valid: a thread that sees a device fail may be about to wake the reset
- * thread. */
 void reset_end(struct backend *backend)
 {
-	struct resetter *resetter = &backend->resetter;
-
-	if (!atomic_load(&resetter->running))
-		return;
-	pthread_mutex_lock(&resetter->lock);
-	resetter->ending = true;
-	pthread_cond_signal(&resetter->changed);
-	pthread_mutex_unlock(&resetter->lock);
-	pthread_join(resetter->thread, NULL);
-	atomic_store(&resetter->running, false);
+	background_stop(&backend->resetter.background);
 }

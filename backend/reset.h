@@ -8,10 +8,9 @@
 #ifndef BACKEND_RESET_H
 #define BACKEND_RESET_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
+
+#include "common/background.h"
 
 struct backend;
 struct device;
@@ -25,11 +24,7 @@ struct reset_watch {
 };
 
 struct resetter {
-	atomic_bool running;
-	pthread_mutex_t lock; /* protects these two */
-	bool ending, called;
-	pthread_cond_t changed;
-	pthread_t thread;
+	struct background background;
 	struct reset_watch watch;
 };
 
