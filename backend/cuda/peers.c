@@ -91,18 +91,15 @@ static void queue_grant(struct peers *peers, struct cuda_chunk *chunk)
 	pthread_cond_broadcast(&peers->changed);
 }
 
-static void *peers_thread_main(void *arg)
+static void peers_work(struct background *background)
 {
-	struct peers *peers = arg;
+	struct peers *peers = background->context;
 
-	scoped_lock(&peers->lock);
-	while (!peers->ending) {
-		if (peers->queue)
+	while (background_wait(background, -1)) {
+		scoped_lock(&peers->lock);
+		while (peers->queue && !atomic_load(&background->stopping))
 			queue_grant(peers, peers->queue);
-		else
-			pthread_cond_wait(&peers->changed, &peers->lock);
 	}
-	return NULL;
 }
 
 static bool has_peers(const struct cuda_device *device)
@@ -128,9 +125,9 @@ void peers_add(struct cuda_chunk *chunk)
 	atomic_store(&chunk->peers.state, PEERS_WAITING);
 	DL_APPEND2(peers->queue, chunk, peers.previous, peers.next);
 	/* Without the thread, peers_need grants. */
-	if (!peers->running)
-		peers->running = !pthread_create(&peers->thread, NULL, peers_thread_main, peers);
-	pthread_cond_broadcast(&peers->changed);
+	if (!atomic_load(&peers->background.running))
+		background_start(&peers->background, peers_work, peers);
+	background_wake(&peers->background);
 }
 
 /* peers->lock is held. */
@@ -179,12 +176,7 @@ void peers_open(struct peers *peers)
 
 void peers_close(struct peers *peers)
 {
-	pthread_mutex_lock(&peers->lock);
-	peers->ending = true;
-	pthread_cond_broadcast(&peers->changed);
-	pthread_mutex_unlock(&peers->lock);
-	if (peers->running)
-		pthread_join(peers->thread, NULL);
+	background_stop(&peers->background);
 	pthread_cond_destroy(&peers->changed);
 	pthread_mutex_destroy(&peers->lock);
 }

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/background.h"
+
 struct cuda_chunk;
 
 enum peers_state {
@@ -28,10 +30,9 @@ struct peers_entry {
 
 struct peers {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a state, the queue or ending has changed */
+	pthread_cond_t changed; /* of the state of a chunk */
 	struct cuda_chunk *queue;
-	pthread_t thread;
-	bool running, ending;
+	struct background background;
 };
 
 void peers_open(struct peers *peers);
