@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "common/background.h"
 #include "common/brlock.h"
 #include "fs/spool/record/record.h"
 #include "fs/spool/spool.h"
@@ -68,14 +69,11 @@ struct spool {
 	char *path;
 	int dir, records, data, lock_fd; /* directories, and the locked file */
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
 	struct spool_queued *first, **last; /* lock */
 	size_t n_queued;		    /* lock */
 	struct spool_queued *later; /* lock: entries that failed; the next save tries them again */
-	bool running;		    /* the thread is to be joined */
-	atomic_bool ending;
-	pthread_t thread, fetcher;
-	bool fetching; /* the recalling thread is to be joined */
+	struct background follower; /* saves changed names */
+	struct background recaller; /* with restore=now */
 	/* Held while entries are taken; taken before the lock of any file. */
 	pthread_mutex_t draining;
 	pthread_mutex_t mirror; /* protects dirs and the readable tree */

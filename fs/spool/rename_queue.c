@@ -203,7 +203,7 @@ static void queue_add(struct fs *fs, struct inode *inode, struct inode *replaced
 	if (replaced)
 		inode_spool_file(replaced)->held++;
 	queue_put(spool, queued);
-	pthread_cond_signal(&spool->changed);
+	background_wake(&spool->follower);
 }
 
 static bool inode_is_queued(struct spool *spool, struct inode *inode)
@@ -229,46 +229,23 @@ void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, 
 		queue_add(fs, inode, replaced, dir, name);
 }
 
-static void *rename_queue_main(void *pointer)
+static void rename_queue_work(struct background *background)
 {
-	struct fs *fs = pointer;
-	struct spool *spool = spool_of(fs);
-
-	pthread_mutex_lock(&spool->lock);
-	while (!spool->ending) {
-		if (!spool->first) {
-			pthread_cond_wait(&spool->changed, &spool->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&spool->lock);
-		queue_drain(fs);
-		pthread_mutex_lock(&spool->lock);
-	}
-	pthread_mutex_unlock(&spool->lock);
+	while (background_wait(background, -1))
+		queue_drain(background->context);
 	worker_end();
-	return NULL;
 }
 
 void spool_rename_queue_start(struct fs *fs)
 {
-	struct spool *spool = spool_of(fs);
-
-	spool->running = pthread_create(&spool->thread, NULL, rename_queue_main, fs) == 0;
-	if (!spool->running)
+	if (background_start(&spool_of(fs)->follower, rename_queue_work, fs) < 0)
 		log_warn("spool: no thread for changed names: names are saved with the next file");
 }
 
 void spool_rename_queue_end(struct spool *spool)
 {
-	pthread_mutex_lock(&spool->lock);
-	spool->ending = true;
-	pthread_cond_signal(&spool->changed);
-	pthread_mutex_unlock(&spool->lock);
-	if (spool->running)
-		pthread_join(spool->thread, NULL);
-	if (spool->fetching)
-		pthread_join(spool->fetcher, NULL);
-	spool->running = spool->fetching = false;
+	background_stop(&spool->follower);
+	background_stop(&spool->recaller);
 }
 
 void spool_rename_queue_free(struct fs *fs)

@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/background.h"
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "common/system/sd_notify.h"
 #include "common/vector.h"
-#include "fs/core/background.h"
 #include "fs/core/worker.h"
 #include "fs/spool/internal.h"
 #include "fs/spool/note.h"
@@ -272,14 +272,14 @@ static int saving_recall_number(void *context, uint64_t number)
 	struct saving *saving = context;
 	bool large = file_size(saving->at[number]->file) >= SPOOL_LARGE;
 
-	if (large == saving->large && !spool_of(saving->fs)->ending)
+	if (large == saving->large && !atomic_load(&spool_of(saving->fs)->recaller.stopping))
 		inode_require_bytes(saving->fs, saving->at[number]);
 	return 0;
 }
 
-static void *recaller_main(void *pointer)
+static void recaller_work(struct background *background)
 {
-	struct saving saving = {.fs = pointer};
+	struct saving saving = {.fs = background->context};
 	struct inode *inode;
 	uint32_t slot = 0;
 
@@ -293,7 +293,6 @@ static void *recaller_main(void *pointer)
 		inode_put(saving.fs, saving.at[i], 1);
 	free(saving.at);
 	worker_end();
-	return NULL;
 }
 
 void spool_start(struct fs *fs)
@@ -304,7 +303,7 @@ void spool_start(struct fs *fs)
 		return;
 	spool_rename_queue_start(fs);
 	if (fs->options.restore == RESTORE_NOW)
-		spool->fetching = pthread_create(&spool->fetcher, NULL, recaller_main, fs) == 0;
+		background_start(&spool->recaller, recaller_work, fs);
 }
 
 /* Requests more time until the last save is over. */

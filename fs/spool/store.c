@@ -169,7 +169,6 @@ int spool_dir_open(const char *path, enum spool_owner owner, struct spool **open
 				.direct = true};
 	spool->last = &spool->first;
 	pthread_mutex_init(&spool->lock, NULL);
-	pthread_cond_init(&spool->changed, NULL);
 	pthread_mutex_init(&spool->draining, NULL);
 	pthread_mutex_init(&spool->mirror, NULL);
 	rc = spool->path ? open_parts(spool, owner) : -errno;
@@ -197,7 +196,6 @@ void spool_dir_close(struct spool *spool)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	pthread_mutex_destroy(&spool->lock);
-	pthread_cond_destroy(&spool->changed);
 	pthread_mutex_destroy(&spool->draining);
 	pthread_mutex_destroy(&spool->mirror);
 	free(spool->path);
