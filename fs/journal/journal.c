@@ -72,7 +72,7 @@ static void checkpoint_request(struct journal *journal)
 {
 	scoped_lock(&journal->lock);
 	journal->checkpoint_wanted = true;
-	pthread_cond_broadcast(&journal->changed);
+	background_wake(&journal->checkpointer);
 }
 
 /* Backs memory before the first store to it: a page fault that cannot be served would kill the
@@ -158,10 +158,10 @@ int journal_room(struct journal *journal)
 	if (rc != -ENOSPC)
 		return rc;
 	pthread_mutex_lock(&journal->lock);
-	if (journal->running) {
+	if (atomic_load(&journal->checkpointer.running)) {
 		journal->checkpoint_wanted = true;
-		pthread_cond_broadcast(&journal->changed);
-		while (journal->checkpoint_wanted && !journal->ending)
+		background_wake(&journal->checkpointer);
+		while (journal->checkpoint_wanted && !atomic_load(&journal->checkpointer.stopping))
 			pthread_cond_wait(&journal->changed, &journal->lock);
 	}
 	pthread_mutex_unlock(&journal->lock);

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "common/background.h"
 #include "common/cacheline.h"
 
 #include "fs/journal/format.h"
@@ -58,10 +59,9 @@ struct journal {
 	pthread_mutex_t checkpoint_lock; /* held during a checkpoint; taken before lock */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	_Atomic uint64_t limit;		/* units in use from which on a checkpoint is wanted */
-	bool checkpoint_wanted, ending; /* under lock */
-	bool running;			/* the thread must be joined */
-	pthread_t thread;
+	_Atomic uint64_t limit; /* units in use from which on a checkpoint is wanted */
+	bool checkpoint_wanted; /* under lock */
+	struct background checkpointer;
 	/* For tests: called between stores, at each point where a crash would leave another state.
 	 */
 	void (*fault)(void *of);

@@ -53,26 +53,26 @@ void checkpoint(struct fs *fs)
 	journal_limit_set(journal);
 }
 
-static void *checkpoint_main(void *pointer)
+static bool checkpoint_is_wanted(struct journal *journal)
 {
-	struct fs *fs = pointer;
+	scoped_lock(&journal->lock);
+	return journal->checkpoint_wanted;
+}
+
+static void checkpoint_work(struct background *background)
+{
+	struct fs *fs = background->context;
 	struct journal *journal = fs->journal;
 
-	pthread_mutex_lock(&journal->lock);
-	while (!journal->ending) {
-		if (!journal->checkpoint_wanted) {
-			pthread_cond_wait(&journal->changed, &journal->lock);
+	do {
+		if (!checkpoint_is_wanted(journal))
 			continue;
-		}
-		pthread_mutex_unlock(&journal->lock);
 		checkpoint(fs);
-		pthread_mutex_lock(&journal->lock);
+		scoped_lock(&journal->lock);
 		journal->checkpoint_wanted = false;
 		pthread_cond_broadcast(&journal->changed);
-	}
-	pthread_mutex_unlock(&journal->lock);
+	} while (background_wait(background, -1));
 	worker_end();
-	return NULL;
 }
 
 int checkpoint_start(struct fs *fs)
@@ -85,11 +85,10 @@ int checkpoint_start(struct fs *fs)
 	/* An earlier daemon began a checkpoint, or was killed before the checkpoint was due. */
 	journal->checkpoint_wanted = journal_has_older(atomic_load(&journal->header->state)) ||
 				     journal_units(journal) > atomic_load(&journal->limit);
-	int error = pthread_create(&journal->thread, NULL, checkpoint_main, fs);
+	int rc = background_start(&journal->checkpointer, checkpoint_work, fs);
 
-	if (error)
-		log_error("journal: no thread to compact it: %s", strerror(error));
-	journal->running = !error;
+	if (rc < 0)
+		log_error("journal: no thread to compact it: %s", strerror(-rc));
 	return 0;
 }
 
@@ -97,12 +96,9 @@ void checkpoint_end(struct fs *fs)
 {
 	struct journal *journal = fs->journal;
 
-	if (!journal || !journal->running)
+	if (!journal)
 		return;
-	pthread_mutex_lock(&journal->lock);
-	journal->ending = true;
+	background_stop(&journal->checkpointer);
+	scoped_lock(&journal->lock);
 	pthread_cond_broadcast(&journal->changed);
-	pthread_mutex_unlock(&journal->lock);
-	pthread_join(journal->thread, NULL);
-	journal->running = false;
 }
