@@ -19,8 +19,9 @@ from .._identity import Identity
 from .._memory import FileMemory
 from . import _dtypes, _tensors
 from ._file import is_trusted, open_writable, torch_type
+from ._hidden import CURRENT, PREVIOUS, Hidden, is_name, layout_of, link_read, published, retired_remove
 from ._load import SINGLE
-from ._new_version import CURRENT, PREVIOUS, New, file_open, is_name, layout_of, link_read, published, retired_remove
+from ._new_version import New, file_open
 
 _TRIES = 20  # the current version may be replaced while it is opened
 Path = Union[str, bytes, os.PathLike[Any]]
@@ -104,20 +105,39 @@ class Versions:
             raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(self.directory, name))
         layout = layout_of(_templates_of(like) if like is not None else self._templates())
         current = self.current
-        new = New(self.directory, layout, {current, *self._kept(current)})
+        hidden, new = Hidden(self.directory, layout, {current, *self._kept(current)}), None
         try:
+            new = New(hidden, layout)
             yield new
-            made = new.finish(name or self._next_name(), name is not None)
+            new.finish()
+            made = self._show(hidden, name)
         except BaseException:
-            new.abandon()
+            if new is not None:
+                new.abandon()
+            hidden.abandon()
             raise
         try:
-            _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(made)),
-                          self.directory)
+            self._publish(made)
         finally:
-            new.close()
+            hidden.close()
         # The one before is not removed: the next version gets its memory.
         retired_remove(self.directory, {made, current, *self._kept(made)})
+
+    def _show(self, hidden: Hidden, name: Optional[str]) -> str:
+        """The version's name: that, or the next number that is free."""
+        made = name or self._next_name()
+        while True:
+            try:
+                hidden.show(made)
+                return made
+            except FileExistsError:
+                if name is not None:
+                    raise
+                made = str(int(made) + 1)
+
+    def _publish(self, name: str) -> None:
+        _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(name)),
+                      self.directory)
 
     def _templates(self) -> dict[str, torch.Tensor]:
         """Of the current version."""
