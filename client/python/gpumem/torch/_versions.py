@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
 import torch
@@ -18,8 +18,9 @@ from .. import _header, _native
 from .._identity import Identity
 from .._memory import FileMemory
 from . import _dtypes, _tensors
+from ._copies import copy_all
 from ._file import is_trusted, open_writable, torch_type
-from ._hidden import CURRENT, PREVIOUS, Hidden, is_name, layout_of, link_read, published, retired_remove
+from ._hidden import CURRENT, PREVIOUS, Hidden, Layout, is_name, layout_of, link_read, published, retired_remove
 from ._load import SINGLE
 from ._new_version import New, file_open
 
@@ -64,13 +65,18 @@ class Versions:
         name = versions.step()                       # between two steps
 
     keep: how many earlier versions that new() has made keep their memory; with 0 the next version is written over the
-    earlier one as soon as no process has it. Versions that were made in other ways are never removed."""
+    earlier one as soon as no process has it. Versions that were made in other ways are never removed.
 
-    def __init__(self, directory: Path, keep: int = 0) -> None:
+    copies: the directories of sets on other GPUs, which new() copies each version to, under the same name. The daemon
+    copies; the trainer needs none of these GPUs."""
+
+    def __init__(self, directory: Path, keep: int = 0, copies: Sequence[Path] = ()) -> None:
         if keep < 0:
             raise ValueError(f"keep is {keep}")
         self.directory, self.keep = os.path.abspath(os.fsdecode(directory)), keep
+        self._copies = [Versions(copy, keep) for copy in copies]
         self._watch, self._closing = -1, lambda: None
+        self._before: Optional[str] = None  # the current version when new() began
         self._memory: Optional[FileMemory] = None
         self._header: Optional[_header.Header] = None
         self._name: Optional[str] = None
@@ -87,7 +93,7 @@ class Versions:
     # A trainer
 
     def _next_name(self) -> str:
-        numbers = [int(name) for name in os.listdir(self.directory) if name.isdecimal()]
+        numbers = [int(name) for each in (self, *self._copies) for name in os.listdir(each.directory) if name.isdecimal()]
         return str(max(numbers, default=0) + 1)
 
     @contextlib.contextmanager
@@ -101,27 +107,36 @@ class Versions:
         of a tensor is kept beyond the block. OSError: no room, or a name that is taken."""
         if name is not None and (not is_name(name) or name in (CURRENT, PREVIOUS)):
             raise ValueError(f"{name!r} is no name of a version")
-        if name is not None and os.path.lexists(os.path.join(self.directory, name)):
-            raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(self.directory, name))
+        for each in (self, *self._copies):
+            if name is not None and os.path.lexists(os.path.join(each.directory, name)):
+                raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(each.directory, name))
         layout = layout_of(_templates_of(like) if like is not None else self._templates())
-        current = self.current
-        hidden, new = Hidden(self.directory, layout, {current, *self._kept(current)}), None
-        try:
+        with contextlib.ExitStack() as unpublished:
+            hidden = self._hide(layout, unpublished)
             new = New(hidden, layout)
+            unpublished.callback(new.abandon)
             yield new
             new.finish()
             made = self._show(hidden, name)
-        except BaseException:
-            if new is not None:
-                new.abandon()
-            hidden.abandon()
-            raise
+            copies = [each._hide(layout, unpublished) for each in self._copies]
+            copy_all(hidden.path, copies)
+            for copy in copies:
+                copy.show(made)
+            unpublished.pop_all()
         try:
-            self._publish(made)
+            for each in (self, *self._copies):
+                each._publish(made)
         finally:
-            hidden.close()
-        # The one before is not removed: the next version gets its memory.
-        retired_remove(self.directory, {made, current, *self._kept(made)})
+            for shown in (hidden, *copies):
+                shown.close()
+        for each in (self, *self._copies):
+            each._retire(made)
+
+    def _hide(self, layout: Layout, unpublished: contextlib.ExitStack) -> Hidden:
+        self._before = self.current
+        hidden = Hidden(self.directory, layout, {self._before, *self._kept(self._before)})
+        unpublished.callback(hidden.abandon)
+        return hidden
 
     def _show(self, hidden: Hidden, name: Optional[str]) -> str:
         """The version's name: that, or the next number that is free."""
@@ -138,6 +153,10 @@ class Versions:
     def _publish(self, name: str) -> None:
         _native.check(_native.library().gpumem_version_publish(os.fsencode(self.directory), os.fsencode(name)),
                       self.directory)
+
+    def _retire(self, made: str) -> None:
+        """The one before is not removed: the next version gets its memory."""
+        retired_remove(self.directory, {made, self._before, *self._kept(made)})
 
     def _templates(self) -> dict[str, torch.Tensor]:
         """Of the current version."""
