@@ -4,6 +4,7 @@
 graph, changes to each version, on the same GPU and on another: the time from the trainer's last kernel to the first token, the reader's pause, the memory
 that both take, and that each step is of one whole version. The interpreter is GPUMEM_PYTHON's."""
 
+import contextlib
 import os
 import shutil
 import statistics
@@ -101,24 +102,24 @@ def rolled_back(machine, folder, reader):
 def versions(machine, examples, title, token_most, folder, *copies):
     """Trainers and readers see their own GPU alone: copies are the daemon's."""
     title = f"{PUBLISHED} versions of {SIZE // GIB} GiB, {title}"
-    if not examples.torch:
-        machine.report.absent(title, f"{examples.python} has no torch with this GPU")
-        return
     for each in (folder, *copies):
         each.mkdir()
         os.setxattr(each, "user.gpumem.share", b"trusted")
-    trainer = started(examples, TRAIN, folder, SIZE, TENSORS, PUBLISHED, *copies, gpu=0)
-    folder = copies[-1] if copies else folder
-    done = lines_until(trainer, "done.1")
-    as_user = ["setpriv", f"--reuid={READER_USER}", f"--regid={READER_USER}", "--clear-groups"]
-    reader = started(examples, SERVE, folder, PUBLISHED, gpu=len(copies), before=as_user)
-    lines_until(reader, "loaded")
-    trainer.stdin.write("\n")
-    trainer.stdin.flush()
-    done += lines_until(trainer, f"done.{PUBLISHED} ")
-    seen = lines_until(reader, f"pause.{PUBLISHED}.")
-    back, rest = rolled_back(machine, folder, reader)
-    trainer.communicate(timeout=60)
+    with contextlib.ExitStack() as running:
+        trainer = started(examples, TRAIN, folder, SIZE, TENSORS, PUBLISHED, *copies, gpu=0)
+        running.callback(trainer.kill)
+        folder = copies[-1] if copies else folder
+        done = lines_until(trainer, "done.1")
+        as_user = ["setpriv", f"--reuid={READER_USER}", f"--regid={READER_USER}", "--clear-groups"]
+        reader = started(examples, SERVE, folder, PUBLISHED, gpu=len(copies), before=as_user)
+        running.callback(reader.kill)
+        lines_until(reader, "loaded")
+        trainer.stdin.write("\n")
+        trainer.stdin.flush()
+        done += lines_until(trainer, f"done.{PUBLISHED} ")
+        seen = lines_until(reader, f"pause.{PUBLISHED}.")
+        back, rest = rolled_back(machine, folder, reader)
+        trainer.communicate(timeout=60)
     report(machine, title, token_most, {name: float(value) for name, value in done}, seen, rest, back)
 
 
@@ -141,6 +142,9 @@ def report(machine, title, token_most, done, seen, rest, back):
 
 def point_versions(machine):
     examples = Examples(machine)
+    if not examples.torch:
+        machine.report.absent("versions", f"{examples.python} has no torch with this GPU")
+        return
     with Mount(machine, backend="cuda") as mount:
         set_of = [mount.path / f"gpu{n}" / "versions" for n in range(2)]
         versions(machine, examples, "a reader of another user with a captured graph", TOKEN_MOST, set_of[0])
