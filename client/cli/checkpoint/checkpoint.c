@@ -201,13 +201,13 @@ static int process_resume(const struct files *files, uint32_t *count)
 }
 
 static int process_save_in(struct files *files, const struct request *request,
-			   struct images *images)
+			   struct private_dir *images)
 {
 	uint32_t count = 0;
 	int status = gpu_suspend(files, request);
 
 	if (status) {
-		images_remove(images);
+		private_dir_remove(images);
 		return status;
 	}
 	status = criu_dump(files->pid, images->path);
@@ -223,7 +223,7 @@ static int process_save_in(struct files *files, const struct request *request,
 
 static int process_save(struct files *files, const struct request *request)
 {
-	AUTO_IMAGES struct images images = IMAGES_NONE;
+	AUTO_PRIVATE_DIR struct private_dir images = PRIVATE_DIR_NONE;
 	int status = criu_is_there() ? CLI_OK : CLI_FAILED;
 
 	if (!status)
@@ -252,7 +252,7 @@ static int process_restore(struct files *files)
 
 static int process_load(const char *word, struct files *files)
 {
-	AUTO_IMAGES struct images images = IMAGES_NONE;
+	AUTO_PRIVATE_DIR struct private_dir images = PRIVATE_DIR_NONE;
 	AUTO_FREE char *pid_file = NULL;
 	pid_t pid = 0;
 	int status = images_open(word, &images);
