@@ -231,8 +231,10 @@ void spool_replaced(struct fs *fs, struct inode *inode, struct inode *replaced, 
 
 static void rename_queue_work(struct background *background)
 {
-	while (background_wait(background, -1))
+	/* Names may have changed before the thread was started. */
+	do
 		queue_drain(background->context);
+	while (background_wait(background, -1));
 	worker_end();
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "common/cleanup.h"
 #include "tests/unit/spool_fixture.h"
 
 /* Large enough that several threads save a file. */
@@ -178,6 +179,28 @@ START_TEST(opened_while_brought_back)
 }
 END_TEST
 
+static bool is_followed(void)
+{
+	scoped_lock(&spool_of(&fixture)->lock);
+	return !spool_of(&fixture)->n_queued;
+}
+
+/* Requests are served before the spool's threads run. */
+START_TEST(renamed_before_the_start)
+{
+	struct spool_saved saved;
+
+	make_another("before", 1);
+	ck_assert_int_eq(spool_save_below(&fixture, NULL, SPOOL_ALL_USERS, &saved), 0);
+	remount();
+	ck_assert_int_eq(rename_to(gpu(0), "before", gpu(0), "after", 0), 0);
+	ck_assert(!is_followed());
+	spool_start(&fixture);
+	while (!is_followed())
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	TCase *tcase;
@@ -187,6 +210,7 @@ static Suite *suite(void)
 	tcase_add_test(tcase, written_while_saved);
 	tcase_add_test(tcase, renamed_while_saved);
 	tcase_add_test(tcase, opened_while_brought_back);
+	tcase_add_test(tcase, renamed_before_the_start);
 	return all;
 }
 
