@@ -13,6 +13,9 @@
 #include "fs/trace/observe.h"
 #include "fs/tree/inode_table.h"
 
+/* Threads that need room at the same time renew the list for each other. */
+#define ROUNDS_MAX 64
+
 /* Whether whole chunks of this size fit: free blocks inside of shared chunks do not count. */
 static bool has_room(struct pool *pool, uint64_t bytes)
 {
@@ -154,8 +157,9 @@ static int victim_leave(struct tiers *tiers, struct eviction *eviction, const st
 {
 	struct inode *inode = inode_table_get(eviction->fs->inodes, victim->ino);
 	struct victims *victims = &eviction->tier->victims;
-	bool moves =
-	    inode && file_used(inode->file) == victim->used && inode_may_leave(eviction, inode);
+	bool moves = inode && file_used(inode->file) == victim->used &&
+		     inode_may_leave(eviction, inode) &&
+		     (eviction->place != PLACE_GPU || file_volume(inode->file) == eviction->volume);
 	uint64_t moved = 0;
 	int rc = moves ? inode_leave(tiers, eviction, inode, max_bytes, &moved) : 0;
 
@@ -197,33 +201,50 @@ static bool victims_leave(struct tiers *tiers, struct eviction *eviction)
 	return !eviction->is_served && !eviction->bytes_freed;
 }
 
-static uint64_t busy_next(struct eviction *eviction)
+/* The number of the first busy file from *index on that may leave for the eviction; 0: none.
+ * *is_current: the list is that of the scan that this thread looked at. */
+static uint64_t busy_next(struct eviction *eviction, unsigned *index, bool *is_current)
 {
-	struct victims *victims = &eviction->tier->victims;
+	const struct victims *victims = &eviction->tier->victims;
+	uint64_t ino = 0;
 
 	scoped_lock(&eviction->tier->lock);
-	return eviction->scan_seen == victims->scans && victims->n_busy
-		   ? victims->busy[--victims->n_busy]
-		   : 0;
+	*is_current = eviction->scan_seen == victims->scans;
+	for (; *is_current && *index < victims->n_busy; ++*index) {
+		ino = victims_busy(victims, eviction, *index);
+		if (ino)
+			break;
+	}
+	return ino;
 }
 
-/* Waits for the files that the scan could not look at, without a lock that other threads need. */
-static void busy_files_await(struct eviction *eviction)
+/* Waits for the files that the scan could not look at, without a lock that other threads need.
+ * False: another thread has renewed the list meanwhile. */
+static bool busy_files_await(struct eviction *eviction)
 {
 	struct victims *victims = &eviction->tier->victims;
+	bool is_current, waited = false;
+	unsigned index = 0;
 	uint64_t ino;
 
-	while ((ino = busy_next(eviction))) {
+	while ((ino = busy_next(eviction, &index, &is_current))) {
 		struct inode *inode = inode_table_get(eviction->fs->inodes, ino);
 		uint64_t bytes = inode ? file_bytes_in(inode->file, eviction->place) : 0;
 
+		waited = true;
 		pthread_mutex_lock(&eviction->tier->lock);
-		if (bytes && eviction->scan_seen == victims->scans)
-			victims_add_inode(victims, eviction->fs, inode, bytes);
+		if (inode && eviction->scan_seen == victims->scans)
+			victims_add_busy(victims, eviction->fs, index, inode, bytes);
 		pthread_mutex_unlock(&eviction->tier->lock);
 		if (inode)
 			inode_put(eviction->fs, inode, 1);
+		index++;
 	}
+	/* A file that has left by itself has made room. */
+	if (waited && !eviction->only_owner)
+		eviction->is_served = has_room(volume_pool(eviction->volume, eviction->place),
+					       eviction->bytes_wanted);
+	return is_current;
 }
 
 /* False: another thread has renewed the list since this thread looked. */
@@ -237,19 +258,26 @@ static bool victims_renew(struct eviction *eviction)
 	if (is_old)
 		victims_scan(victims, eviction->fs, eviction->volume, eviction->place);
 	eviction->scan_seen = victims->scans;
-	eviction->found_busy |= victims->n_busy;
-	eviction->lower_places_full |= !victims->leased;
+	for (unsigned i = 0; i < victims->n_busy; i++)
+		eviction->found_busy |= victims_busy(victims, eviction, i);
 	return is_old;
+}
+
+static bool has_leased_victims(struct tier *tier)
+{
+	scoped_lock(&tier->lock);
+	return tier->victims.leased;
 }
 
 static bool victims_renew_and_leave(struct tiers *tiers, struct eviction *eviction)
 {
-	bool go_on = true;
+	bool go_on = true, renewed = false;
 
-	for (bool renewed = false; go_on && !renewed;) {
+	for (unsigned round = 0; go_on && !renewed && round < ROUNDS_MAX; round++) {
 		renewed = victims_renew(eviction);
 		if (eviction->may_block)
-			busy_files_await(eviction);
+			renewed &= busy_files_await(eviction);
+		eviction->lower_places_full |= !has_leased_victims(eviction->tier);
 		go_on = victims_leave(tiers, eviction);
 	}
 	return go_on;

@@ -108,7 +108,7 @@ static bool may_be_below(struct fs *fs, const struct volume *volume, enum memory
 	return place < PLACES;
 }
 
-void victims_add_inode(struct victims *victims, struct fs *fs, struct inode *inode, uint64_t bytes)
+static void inode_add(struct victims *victims, struct fs *fs, struct inode *inode, uint64_t bytes)
 {
 	struct attr_values attrs = atomic_load(&inode->attrs);
 	struct victim victim = {
@@ -141,9 +141,14 @@ static void inode_consider(struct victims *victims, struct fs *fs, struct inode 
 	    (victims->volume && file_volume(inode->file) != victims->volume))
 		return;
 	if (file_try_bytes_in(inode->file, victims->place, &bytes))
-		victims_add_inode(victims, fs, inode, bytes);
-	else if (victims->n_busy < VICTIMS_BUSY_MAX)
-		victims->busy[victims->n_busy++] = inode->ino;
+		inode_add(victims, fs, inode, bytes);
+	else if (victims->n_busy < VICTIMS_BUSY_MAX &&
+		 user_get(victims, fs, atomic_load(&inode->uid)))
+		victims->busy[victims->n_busy++] = (struct busy_victim){
+		    .ino = inode->ino,
+		    .uid = atomic_load(&inode->uid),
+		    .bytes_most = file_allocated(inode->file),
+		};
 }
 
 /* Other programs and the limits of the mount make the device smaller. */
@@ -175,11 +180,17 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 	}
 }
 
-static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user)
+static uint64_t part_above_share(const struct victims *victims, const struct victim_user *user,
+				 uint64_t bytes)
 {
 	uint64_t share = victims->shared * user->weight / victims->weights;
 
-	return user->bytes > share ? user->bytes - share : 0;
+	return bytes > share ? bytes - share : 0;
+}
+
+static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user)
+{
+	return part_above_share(victims, user, user->bytes);
 }
 
 /* The bytes of a user that may leave for the file that needs room: of the same user by the
@@ -208,6 +219,35 @@ static bool victim_may_leave(const struct victim *victim, const struct eviction 
 		return eviction->may_use_own_file && !eviction->keep;
 	return eviction->only_owner || victim->uid != atomic_load(&requester->inode->uid) ||
 	       victim->priority <= requester->call.attrs.priority;
+}
+
+uint64_t victims_busy(const struct victims *victims, const struct eviction *eviction,
+		      unsigned index)
+{
+	const struct busy_victim *file = &victims->busy[index];
+	const struct victim_user *user = user_find(victims, file->uid);
+	const struct inode_call *requester = eviction->requester;
+
+	if (!user || !file->ino)
+		return 0;
+	if (eviction->only_owner)
+		return file->uid == *eviction->only_owner ? file->ino : 0;
+	if (requester && file->ino == requester->inode->ino)
+		return eviction->may_use_own_file && !eviction->keep ? file->ino : 0;
+	return !requester || file->uid == atomic_load(&requester->inode->uid) ||
+		       part_above_share(victims, user, user->bytes + file->bytes_most)
+		   ? file->ino
+		   : 0;
+}
+
+void victims_add_busy(struct victims *victims, struct fs *fs, unsigned index, struct inode *inode,
+		      uint64_t bytes)
+{
+	if (victims->busy[index].ino != inode->ino)
+		return;
+	victims->busy[index].ino = 0;
+	if (!victims->volume || file_volume(inode->file) == victims->volume)
+		inode_add(victims, fs, inode, bytes);
 }
 
 /* The user's file to leave first, or NULL. */

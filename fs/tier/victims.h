@@ -40,7 +40,12 @@ struct victims {
 	struct victim_user *users;   /* with memory in the place, or asking for some */
 	uint64_t weights;	     /* of these, together */
 	bool leased;		     /* a file is not on the list for its leases alone */
-	uint64_t busy[VICTIMS_BUSY_MAX]; /* files whose layout was being changed: not on the list */
+	/* Files whose layout was being changed, which are not on the list. */
+	struct busy_victim {
+		uint64_t ino; /* 0: was added meanwhile */
+		uid_t uid;
+		uint64_t bytes_most;
+	} busy[VICTIMS_BUSY_MAX];
 	unsigned n_busy;
 	uint64_t shared; /* memory of the place that files of the mount can have */
 };
@@ -49,8 +54,12 @@ struct victims {
  * device, or in system memory. */
 void victims_scan(struct victims *victims, struct fs *fs, const struct volume *volume,
 		  enum memory_place place);
-/* A file with bytes in the place. */
-void victims_add_inode(struct victims *victims, struct fs *fs, struct inode *inode, uint64_t bytes);
+/* The number of the busy file of that index, or 0 if it may not leave for the eviction. */
+uint64_t victims_busy(const struct victims *victims, const struct eviction *eviction,
+		      unsigned index);
+/* A busy file is busy no more. */
+void victims_add_busy(struct victims *victims, struct fs *fs, unsigned index, struct inode *inode,
+		      uint64_t bytes);
 /* A user that asks for memory has a share too, until the next scan. */
 void victims_count_user(struct victims *victims, const struct fs *fs, uid_t uid);
 /* Takes the file that leaves next for the eviction from the list, and sets *max_bytes to the bytes
