@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "common/cacheline.h"
 #include "common/background.h"
+#include "common/cacheline.h"
 #include "fs/fuse/page_drop.h"
 #include "fs/fuse/prefetch.h"
 #include "fs/fuse/session.h"

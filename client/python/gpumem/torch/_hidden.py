@@ -6,12 +6,14 @@ version that no process has. Names that hide are as in client/lib/versions/versi
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import secrets
 import shutil
 import signal
+import stat
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
@@ -25,6 +27,18 @@ _PUBLISHED, _MADE = "user.versions.published", "user.versions.made"
 _NEW, _OLD = ".new-", ".old-"
 _ALIGNMENT = 256  # as of save_file()
 _SETSIG = 10  # F_SETSIG of fcntl(2)
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1  # of renameat2(2)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_check(directory: str) -> None:
+    """Other users could put links to foreign files in the place of what is made in the set."""
+    found = os.stat(directory)
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, "the set belongs to another user", directory)
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "other users may rename what is in the set: take their permission to write, or "
+                                           "set the sticky bit", directory)
 
 
 def is_name(name: str) -> bool:
@@ -56,13 +70,16 @@ def layout_of(tensors: Mapping[str, torch.Tensor]) -> Layout:
 
 
 def published(directory: str) -> list[str]:
-    """The versions that new() has made and published, the last published first. Others are not this module's."""
+    """The versions that new() of this user has made and published, the last published first. Others are not this
+    module's."""
     found = []
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         if is_name(name):
             with contextlib.suppress(OSError, ValueError):
                 os.getxattr(path, _MADE, follow_symlinks=False)
+                if os.lstat(path).st_uid != os.geteuid():
+                    continue
                 found.append((int(os.getxattr(path, _PUBLISHED, follow_symlinks=False)), name))
     return [name for _, name in sorted(found, reverse=True)]
 
@@ -152,16 +169,20 @@ def _previous_forget(directory: str, name: str) -> None:
 
 
 def retired_remove(directory: str, kept: Collection[Optional[str]]) -> None:
-    """Removes versions that are not kept, unless a process has them, and what killed processes have left."""
+    """Removes versions that are not kept, unless a process has them."""
     for name in published(directory):
         if name not in kept:
             with contextlib.suppress(OSError), _taken_away(directory, name, kept) as hidden:
                 if hidden is not None:
                     shutil.rmtree(hidden)
+
+
+def left_remove(directory: str) -> None:
+    """Removes what killed processes have left."""
     for name in os.listdir(directory):
         with contextlib.suppress(OSError):
             if name.startswith((_NEW, _OLD)) or (is_name(name) and _is_unpublished(os.path.join(directory, name))):
-                _left_remove(os.path.join(directory, name))
+                _unlocked_remove(os.path.join(directory, name))
 
 
 def _is_unpublished(path: str) -> bool:
@@ -170,7 +191,7 @@ def _is_unpublished(path: str) -> bool:
     return _MADE in names and _PUBLISHED not in names
 
 
-def _left_remove(path: str) -> None:
+def _unlocked_remove(path: str) -> None:
     """Unless its process still has the lock, or has published it by now."""
     lock = _lock(path)
     try:
@@ -192,12 +213,20 @@ def _directory_new(directory: str) -> tuple[str, int]:
             os.close(lock)
 
 
+def _rename_new(path: str, target: str) -> None:
+    """FileExistsError: there is a target, if only an empty directory."""
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
+
+
 class Hidden:
     """A directory for a version under way, locked until close() or abandon(). path: where it is now. file: the version's
     file in it. has_memory: that of an earlier version of the layout, which has ended; otherwise there is no file yet."""
 
     def __init__(self, directory: str, layout: Layout, kept: Collection[Optional[str]]) -> None:
-        self._set = directory
+        self._set, self._name = directory, ""
+        set_check(directory)
+        left_remove(directory)
         self.path, self._lock = _directory_new(directory)
         try:
             os.setxattr(self.path, _MADE, b"gpumem.torch")
@@ -211,17 +240,30 @@ class Hidden:
         return os.path.join(self.path, SINGLE)
 
     def show(self, name: str) -> None:
-        """Gives the directory its name. FileExistsError: the set has such a version."""
+        """Gives the directory its name. FileExistsError: the set has that name."""
         target = os.path.join(self._set, name)
-        os.mkdir(target)  # rename(2) replaces an empty directory, and no other
-        os.rename(self.path, target)
-        self.path = target
+        _rename_new(self.path, target)
+        self.path, self._name = target, name
 
     def close(self) -> None:
         """After the publication."""
         os.close(self._lock)
 
     def abandon(self) -> None:
-        """Before the publication."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        """Before the publication. Stays, if another process has published it."""
+        try:
+            if self._name:
+                self._hide()
+            if not self._name:
+                shutil.rmtree(self.path, ignore_errors=True)
+        finally:
+            os.close(self._lock)
+
+    def _hide(self) -> None:
+        """First it loses its name, then the link is looked for."""
+        hidden = _hidden(self._set, _OLD)
+        os.rename(self.path, hidden)
+        if link_read(self._set, CURRENT) == self._name:
+            os.rename(hidden, self.path)
+        else:
+            self.path, self._name = hidden, ""

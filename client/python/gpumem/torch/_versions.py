@@ -20,7 +20,8 @@ from .._memory import FileMemory
 from . import _dtypes, _tensors
 from ._copies import copy_all
 from ._file import is_trusted, open_writable, torch_type
-from ._hidden import CURRENT, PREVIOUS, Hidden, Layout, is_name, layout_of, link_read, published, retired_remove
+from ._hidden import (CURRENT, PREVIOUS, Hidden, Layout, is_name, layout_of, left_remove, link_read, published,
+                      retired_remove, set_check)
 from ._load import SINGLE
 from ._new_version import New, file_open
 
@@ -111,15 +112,18 @@ class Versions:
             if name is not None and os.path.lexists(os.path.join(each.directory, name)):
                 raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(each.directory, name))
         layout = layout_of(_templates_of(like) if like is not None else self._templates())
+        for each in self._copies:
+            set_check(each.directory)
+            left_remove(each.directory)
         with contextlib.ExitStack() as unpublished:
             hidden = self._hide(layout, unpublished)
             new = New(hidden, layout)
             unpublished.callback(new.abandon)
             yield new
             new.finish()
-            made = self._show(hidden, name)
             copies = [each._hide(layout, unpublished) for each in self._copies]
             copy_all(hidden.path, copies)
+            made = self._show(hidden, name)
             for copy in copies:
                 copy.show(made)
             unpublished.pop_all()
