@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "backend/pool.h"
+#include "common/background.h"
 #include "common/log.h"
 #include "common/number.h"
 #include "fs/ahead/ahead.h"
-#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/ledger/ledger.h"
 #include "fs/tier/tier.h"

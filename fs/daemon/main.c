@@ -8,11 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/background.h"
 #include "common/log.h"
 #include "common/system/sd_notify.h"
 #include "fs/control/access_log_file.h"
 #include "fs/control/nodes.h"
-#include "common/background.h"
 #include "fs/core/fs.h"
 #include "fs/core/version.h"
 #include "fs/daemon/gpu_faults.h"

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "common/background.h"
 #include "common/log.h"
 #include "common/system/sd_notify.h"
-#include "common/background.h"
 #include "fs/core/fs.h"
 
 /* The number of stuck workers that means that requests wait: all workers; with rings a single

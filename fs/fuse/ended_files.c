@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "common/background.h"
 #include "common/cleanup.h"
 #include "common/log.h"
-#include "common/background.h"
 #include "fs/core/worker.h"
 #include "fs/file/export.h"
 #include "fs/fuse/internal.h"
