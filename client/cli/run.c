@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/caches.h"
 #include "client/cli/core/cli.h"
 #include "client/cli/program.h"
 #include "common/cleanup.h"
@@ -19,7 +20,12 @@
 #define NOT_EXECUTABLE 126
 #define NOT_FOUND      127
 
-enum { MODE_VIEW = CLI_LONG + 2, MODE_COPY, STATS };
+enum { MODE_VIEW = CLI_LONG + 2, MODE_COPY, STATS, CACHES };
+
+struct run_choice {
+	const char *mode, *caches; /* or NULL */
+	bool stats;
+};
 
 /* Debian's folder for libraries of this architecture. */
 #if defined(__x86_64__)
@@ -96,22 +102,23 @@ static int mode_set(const char *mode, bool stats)
 	return CLI_OK;
 }
 
-static int options_parse(struct cli_args *args, const char **mode, bool *stats)
+static int options_parse(struct cli_args *args, struct run_choice *choice)
 {
 	int code;
 
-	*mode = NULL;
-	*stats = false;
+	*choice = (struct run_choice){0};
 	while ((code = cli_option(args)) > 0) {
 		const char *new_mode = code == MODE_VIEW ? "view" : "copy";
 
 		if (code == STATS) {
-			*stats = true;
-		} else if (*mode && strcmp(*mode, new_mode) != 0) {
+			choice->stats = true;
+		} else if (code == CACHES) {
+			choice->caches = args->value;
+		} else if (choice->mode && strcmp(choice->mode, new_mode) != 0) {
 			cli_usage(args->command, "--view and --copy exclude each other");
 			return -1;
 		} else {
-			*mode = new_mode;
+			choice->mode = new_mode;
 		}
 	}
 	return code;
@@ -129,10 +136,9 @@ static int command_execute(char **words)
 static int run_run(struct cli_args *args)
 {
 	char folder[PATH_MAX];
-	const char *mode;
-	bool stats;
+	struct run_choice choice;
 
-	if (options_parse(args, &mode, &stats) < 0)
+	if (options_parse(args, &choice) < 0)
 		return CLI_USAGE;
 	int error = program_folder(folder);
 	int status = error ? cli_fail("/proc/self/exe", -error) : library_set(folder);
@@ -140,11 +146,14 @@ static int run_run(struct cli_args *args)
 	if (status == CLI_OK)
 		status = hook_set(folder);
 	if (status == CLI_OK)
-		status = mode_set(mode ? mode : "auto", stats);
+		status = mode_set(choice.mode ? choice.mode : "auto", choice.stats);
+	if (status == CLI_OK && choice.caches)
+		status = caches_set(choice.caches);
 	return status == CLI_OK ? command_execute(args->argv) : status;
 }
 
 static const struct cli_option run_options[] = {
+    {CACHES, "caches", "DIR", "compiled code is kept in DIR for the next start"},
     {MODE_VIEW, "view", NULL, "tensors are the memory of their file"},
     {MODE_COPY, "copy", NULL, "tensors are copied by the GPU"},
     {STATS, "stats", NULL, "print for each process what was served how"},

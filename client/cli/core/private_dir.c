@@ -132,18 +132,16 @@ int private_dir_open(const char *path, const char *danger, struct private_dir *d
 	return status ? status : dir_open(path, dir);
 }
 
-int private_dir_need(const char *path, const char *danger, struct private_dir *dir, bool *made)
+int private_dir_need(const char *path, const char *danger, struct private_dir *dir)
 {
 	char *found = realpath(path, NULL);
 	int status =
 	    dir_find(found || errno != ENOENT ? found : path_of_new(path), path, danger, dir);
 
-	*made = false;
 	if (status)
 		return status;
 	/* Several processes may make the directory at the same time. */
-	*made = !found && mkdirat(dir->parent, dir->name, S_IRWXU) == 0;
-	if (!found && !*made && errno != EEXIST)
+	if (!found && mkdirat(dir->parent, dir->name, S_IRWXU) < 0 && errno != EEXIST)
 		return cli_fail(path, errno);
 	return dir_open(path, dir);
 }

@@ -5,7 +5,6 @@
 #ifndef CLIENT_CLI_CORE_PRIVATE_DIR_H
 #define CLIENT_CLI_CORE_PRIVATE_DIR_H
 
-#include <stdbool.h>
 #include <sys/stat.h>
 
 /* What other users must not have in a mode. */
@@ -22,8 +21,8 @@ struct private_dir {
 int private_dir_make(const char *path, const char *danger, struct private_dir *dir);
 /* Opens a directory that this user has made. */
 int private_dir_open(const char *path, const char *danger, struct private_dir *dir);
-/* Opens it, and makes it before if there is none: *made. */
-int private_dir_need(const char *path, const char *danger, struct private_dir *dir, bool *made);
+/* Opens it, and makes it before if there is none. */
+int private_dir_need(const char *path, const char *danger, struct private_dir *dir);
 /* Removes the directory, if it is empty. */
 void private_dir_remove(const struct private_dir *dir);
 void private_dir_close(struct private_dir *dir);
