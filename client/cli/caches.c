@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* Each framework names its entries by what they depend on: its own version, the compiler's, flags,
- * and the kind of the GPU or the driver. So one directory serves all versions and GPUs. */
+/* The frameworks put the versions of framework and compiler, the flags, and the kind of the GPU or
+ * the driver into the names of entries. So a directory serves all versions and GPUs. */
 #include "client/cli/caches.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ int caches_set(const char *path)
 	AUTO_PRIVATE_DIR struct private_dir dir = PRIVATE_DIR_NONE;
 	int status = private_dir_need(path, "change the code that the command runs", &dir);
 
-	/* Ranks of one job start at the same time. */
+	/* The ranks of a job start at the same time. */
 	if (!status && flock(dir.fd, LOCK_EX) < 0)
 		status = cli_fail(path, errno);
 	if (!status)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  * SPDX-FileCopyrightText: The gpumemfs authors */
-/* The directories in which frameworks keep what they have compiled. */
+/* The directories in which frameworks keep compiled code. */
 #ifndef CLIENT_CLI_CACHES_H
 #define CLIENT_CLI_CACHES_H
 

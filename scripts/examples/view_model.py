@@ -43,7 +43,7 @@ def stage(model, directory):
 def take(view):
     """A view as an array of an installed module, without a copy."""
     on_gpu = view.__dlpack_device__()[0] != 1
-    if on_gpu and torch:
+    if on_gpu and torch and torch.cuda.is_available():  # torch may be built for CPUs alone
         return torch.from_dlpack(view)
     if not on_gpu and numpy:
         form = FORMATS.get(view.dtype, "B")  # bfloat16 and FP8 are no types of numpy's: their bytes

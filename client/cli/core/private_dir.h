@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-/* What other users must not have in a mode. */
+/* The bits of a mode that let other users write. */
 #define PRIVATE_DIR_WRITERS (S_IWGRP | S_IWOTH)
 
 struct private_dir {
@@ -16,12 +16,12 @@ struct private_dir {
 	const char *name; /* in path */
 };
 
-/* danger: what other users could do otherwise, for the error. */
+/* danger: the harm that other users could do otherwise, for the error. */
 /* Makes the directory, for this user alone. */
 int private_dir_make(const char *path, const char *danger, struct private_dir *dir);
 /* Opens a directory that this user has made. */
 int private_dir_open(const char *path, const char *danger, struct private_dir *dir);
-/* Opens it, and makes it before if there is none. */
+/* Opens such a directory, and makes the directory before if there is none. */
 int private_dir_need(const char *path, const char *danger, struct private_dir *dir);
 /* Removes the directory, if it is empty. */
 void private_dir_remove(const struct private_dir *dir);
