@@ -225,8 +225,6 @@ class Hidden:
 
     def __init__(self, directory: str, layout: Layout, kept: Collection[Optional[str]]) -> None:
         self._set, self._name = directory, ""
-        set_check(directory)
-        left_remove(directory)
         self.path, self._lock = _directory_new(directory)
         try:
             os.setxattr(self.path, _MADE, b"gpumem.torch")

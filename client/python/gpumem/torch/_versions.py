@@ -112,7 +112,7 @@ class Versions:
             if name is not None and os.path.lexists(os.path.join(each.directory, name)):
                 raise FileExistsError(errno.EEXIST, "the set has such a version", os.path.join(each.directory, name))
         layout = layout_of(_templates_of(like) if like is not None else self._templates())
-        for each in self._copies:
+        for each in (self, *self._copies):
             set_check(each.directory)
             left_remove(each.directory)
         with contextlib.ExitStack() as unpublished:
