@@ -180,23 +180,19 @@ void victims_scan(struct victims *victims, struct fs *fs, const struct volume *v
 	}
 }
 
-static uint64_t part_above_share(const struct victims *victims, const struct victim_user *user,
-				 uint64_t bytes)
+static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user,
+				  uint64_t bytes)
 {
 	uint64_t share = victims->shared * user->weight / victims->weights;
 
 	return bytes > share ? bytes - share : 0;
 }
 
-static uint64_t bytes_above_share(const struct victims *victims, const struct victim_user *user)
-{
-	return part_above_share(victims, user, user->bytes);
-}
-
-/* The bytes of a user that may leave for the file that needs room: of the same user by the
- * priorities of files, so that no user can hold a GPU by a number; of another user by the share. */
+/* Of a user with so many bytes, how many may leave for the file that needs room: of the same user
+ * by the priorities of files, so that no user can hold a GPU by a number; of another user by the
+ * share. */
 static uint64_t user_part(const struct victims *victims, const struct victim_user *user,
-			  const struct eviction *eviction)
+			  uint64_t bytes, const struct eviction *eviction)
 {
 	const struct inode_call *requester = eviction->requester;
 
@@ -204,7 +200,17 @@ static uint64_t user_part(const struct victims *victims, const struct victim_use
 		return user->uid == *eviction->only_owner ? UINT64_MAX : 0;
 	if (!requester || user->uid == atomic_load(&requester->inode->uid))
 		return UINT64_MAX;
-	return bytes_above_share(victims, user);
+	return bytes_above_share(victims, user, bytes);
+}
+
+static bool is_own_file(uint64_t ino, const struct eviction *eviction)
+{
+	return eviction->requester && ino == eviction->requester->inode->ino;
+}
+
+static bool own_file_may_leave(const struct eviction *eviction)
+{
+	return eviction->may_use_own_file && !eviction->keep;
 }
 
 static bool victim_may_leave(const struct victim *victim, const struct eviction *eviction)
@@ -215,8 +221,8 @@ static bool victim_may_leave(const struct victim *victim, const struct eviction 
 		return false;
 	if (!requester)
 		return true;
-	if (victim->ino == requester->inode->ino)
-		return eviction->may_use_own_file && !eviction->keep;
+	if (is_own_file(victim->ino, eviction))
+		return own_file_may_leave(eviction);
 	return eviction->only_owner || victim->uid != atomic_load(&requester->inode->uid) ||
 	       victim->priority <= requester->call.attrs.priority;
 }
@@ -226,18 +232,10 @@ uint64_t victims_busy(const struct victims *victims, const struct eviction *evic
 {
 	const struct busy_victim *file = &victims->busy[index];
 	const struct victim_user *user = user_find(victims, file->uid);
-	const struct inode_call *requester = eviction->requester;
 
-	if (!user || !file->ino)
+	if (!user || (is_own_file(file->ino, eviction) && !own_file_may_leave(eviction)))
 		return 0;
-	if (eviction->only_owner)
-		return file->uid == *eviction->only_owner ? file->ino : 0;
-	if (requester && file->ino == requester->inode->ino)
-		return eviction->may_use_own_file && !eviction->keep ? file->ino : 0;
-	return !requester || file->uid == atomic_load(&requester->inode->uid) ||
-		       part_above_share(victims, user, user->bytes + file->bytes_most)
-		   ? file->ino
-		   : 0;
+	return user_part(victims, user, user->bytes + file->bytes_most, eviction) ? file->ino : 0;
 }
 
 void victims_add_busy(struct victims *victims, struct fs *fs, unsigned index, struct inode *inode,
@@ -283,17 +281,17 @@ bool victims_take(struct victims *victims, const struct eviction *eviction, stru
 	HASH_ITER (hh, victims->users, user, next) {
 		struct candidate candidate = {.user = user};
 
-		if (!user_part(victims, user, eviction))
+		if (!user_part(victims, user, user->bytes, eviction))
 			continue;
 		candidate.victim = user_victim(user, eviction);
-		candidate.excess = bytes_above_share(victims, user);
+		candidate.excess = bytes_above_share(victims, user, user->bytes);
 		if (candidate.victim && candidate_is_first(&candidate, &best))
 			best = candidate;
 	}
 	if (!best.victim)
 		return false;
 	*victim = *best.victim;
-	part = user_part(victims, best.user, eviction);
+	part = user_part(victims, best.user, best.user->bytes, eviction);
 	*max_bytes = part < missing ? part : missing;
 	user = best.user;
 	user->n--;
